@@ -1,0 +1,177 @@
+"""Sources: the only code that reads hardware, behind one `Sources` bundle of small protocols.
+
+Live readers, replay of a capture and test fakes all implement these protocols. Every method either returns what was
+read just now or raises a SourceError; none returns a default for something it could not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from agent.model import EngineStatus
+from agent.sources.counters import CounterBook
+from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, SystemReading
+
+
+class Clock(Protocol):
+    """Time; the monotonic clock is CLOCK_BOOTTIME seconds on a live node."""
+
+    def mono_s(self) -> float:
+        """Monotonic seconds."""
+
+    def wall_s(self) -> float:
+        """Seconds since the epoch."""
+
+    def boot_id(self) -> str:
+        """The kernel's boot id (/proc/sys/kernel/random/boot_id)."""
+
+
+class Tree(Protocol):
+    """sysfs, procfs and /etc under one root; paths are relative (`sys/class/infiniband`)."""
+
+    def text(self, path: str) -> str:
+        """The file's text, stripped. Raises DeviceAbsent if it is not there, SourceUnavailable if unreadable."""
+
+    def integer(self, path: str) -> int:
+        """The file's text as a decimal or 0x number. Raises ParseError besides."""
+
+    def names(self, path: str) -> list[str]:
+        """Names in a directory, sorted. Raises DeviceAbsent if it is not there."""
+
+    def exists(self, path: str) -> bool:
+        """Whether the path exists."""
+
+    def link_target(self, path: str) -> str:
+        """What a symbolic link points to, as it is written. Raises DeviceAbsent."""
+
+
+class Nvml(Protocol):
+    """GPU readings; each call has its own deadline."""
+
+    def system(self) -> SystemReading:
+        """Driver and library versions and the device count."""
+
+    def inventory(self) -> Sequence[GpuIdentity]:
+        """Every GPU that NVML enumerates, in PCI bus order; a lost one has `error` set and may lack its uuid."""
+
+    def read(self, uuid: str, group: NvmlGroup) -> GpuReading:
+        """One group of values of one GPU. Raises DeviceAbsent, DeviceLost, SourceTimeout, SourceUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInfo:
+    """A network interface (RTM_GETLINK). carrier_down_count counts since the interface was made."""
+
+    name: str
+    operstate: str  # "up", "down", "dormant", ... as in IF_OPER_*
+    carrier: bool
+    mtu_bytes: int
+    carrier_down_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DcbInfo:
+    """Data Center Bridging state of an interface (DCBNL IEEE 802.1Qaz).
+
+    `pfc_on` has eight booleans by priority; `trust` is derived from the APP table (`dscp` if any DSCP entry exists);
+    `dscp_to_priority` is the APP table's DSCP selector. `mode_host` is False when firmware or lldpad owns DCBX.
+    """
+
+    pfc_on: tuple[bool, ...]
+    trust: str
+    dscp_to_priority: Mapping[int, int]
+    host_managed: bool = True
+
+
+class Net(Protocol):
+    """Network interfaces over netlink and ethtool."""
+
+    def link(self, netdev: str) -> LinkInfo:
+        """State of one interface. Raises DeviceAbsent if there is none of that name."""
+
+    def ethtool_stats(self, netdev: str) -> Mapping[str, int]:
+        """Driver statistics by name (ETHTOOL_GSTATS). Raises DeviceAbsent, NotSupported."""
+
+    def dcb(self, netdev: str) -> DcbInfo:
+        """DCB state (RTM_GETDCB). Raises DeviceAbsent, NotSupported."""
+
+
+@dataclass(frozen=True, slots=True)
+class KmsgRecord:
+    """One kernel log record (Documentation/ABI/testing/dev-kmsg)."""
+
+    seq: int
+    mono_s: float
+    level: int
+    text: str
+
+
+class Kmsg(Protocol):
+    """The kernel log of this boot."""
+
+    def records(self) -> Sequence[KmsgRecord]:
+        """The records since boot that matter to checks (NVRM, mlx5, PCIe), oldest first, minus cleared ones.
+
+        Raises SourceUnavailable when the log cannot be read or its follower has died.
+        """
+
+    def clear(self, up_to_mono_s: float) -> None:
+        """Forget records up to a time: an operator has dealt with them."""
+
+
+class CanaryVerdict(StrEnum):
+    """What a canary completion showed."""
+
+    OK = "ok"
+    BUSY = "busy"  # no answer in time, but token counters moved: the engine lives
+    DEAD = "dead"  # no answer and no token progress
+    WRONG = "wrong"  # answered, but aborted, empty or not the expected text
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryReport:
+    """One canary: when it ended, how long it took, what it showed."""
+
+    verdict: CanaryVerdict
+    ended_mono_s: float
+    latency_s: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineObservation:
+    """What is known of one engine from its supervisor and its HTTP interface."""
+
+    status: EngineStatus
+    health_ok: bool | None = None
+    health_mono_s: float | None = None
+    canary: CanaryReport | None = None
+    tokens_total: float | None = None
+    tokens_moved_mono_s: float | None = None
+    requests_running: float | None = None
+    requests_waiting: float | None = None
+    kv_cache_used_ratio: float | None = None
+
+
+class Engines(Protocol):
+    """What the agent knows of its engines; filled by the engine monitor."""
+
+    def observe(self, engine: str) -> EngineObservation:
+        """The newest observation. Raises SourceUnavailable when nothing has been observed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Everything that a check may read."""
+
+    clock: Clock
+    tree: Tree
+    nvml: Nvml
+    net: Net
+    kmsg: Kmsg
+    engines: Engines
+    simulated: bool = False
+    counters: CounterBook = field(default_factory=CounterBook)
