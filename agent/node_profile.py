@@ -107,6 +107,7 @@ class Canary(Part):
     max_tokens: int = Field(4, description="Tokens asked for", ge=1, le=64)
     period_s: float = Field(10.0, description="Seconds between canaries", gt=0)
     deadline_s: float = Field(10.0, description="Seconds after which a canary with no token progress has failed", gt=0)
+    restart_after: int = Field(6, description="Dead canaries in a row after which the engine is restarted", ge=1)
     expect_text: str | None = Field(None, description="Text that the greedy answer must contain; unset = any text")
 
 

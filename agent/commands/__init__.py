@@ -1,0 +1,1 @@
+"""The commands of `nodegate`, one module each; every module has `register(app)`."""
