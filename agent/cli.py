@@ -1,0 +1,139 @@
+"""The console script `nodegate`: finds the command's module, runs it, and maps every end to an exit code.
+
+Exit codes: 0 pass, 1 a check failed, 2 something is unknown, 3 could not run (bad usage, profile, ...), 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from agent import __version__
+from agent.errors import AgentError
+
+EXIT_PASS = 0
+EXIT_FAIL = 1
+EXIT_UNKNOWN = 2
+EXIT_COULD_NOT_RUN = 3
+EXIT_INTERRUPTED = 130
+#: What a shell reports of a program that a closed pipe ended (128 + SIGPIPE).
+EXIT_PIPE_CLOSED = 141
+
+#: Command -> the module in agent.commands that registers it, in the order of `--help`.
+COMMANDS: dict[str, str] = {
+    "run": "run",
+    "demo": "demo",
+    "check": "check",
+    "status": "status",
+    "history": "history",
+    "gate": "gate",
+    "waive": "gate",
+    "engine": "engine",
+    "maintenance": "maintenance",
+    "profile": "profile",
+    "launch": "launch",
+    "capture": "capture",
+}
+
+
+def build_app(only: str | None = None) -> typer.Typer:
+    """The application with every command, or with just the one named: imports cost start-up time."""
+    app = typer.Typer(
+        name="nodegate",
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        help="Proves that an LLM serving node is healthy, launches its engine and lets traffic in on proof.",
+    )
+    app.callback()(_global_options)
+    wanted = [COMMANDS[only]] if only in COMMANDS else list(dict.fromkeys(COMMANDS.values()))
+    for name in wanted:
+        try:
+            module = importlib.import_module(f"agent.commands.{name}")
+        except ModuleNotFoundError as missing:
+            if missing.name != f"agent.commands.{name}":
+                raise
+            continue
+        module.register(app)
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    """Answer `--version` before a command is asked for."""
+    if wanted:
+        sys.stdout.write(f"nodegate {__version__}\n")
+        raise typer.Exit(EXIT_PASS)
+
+
+def _global_options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Options in front of the command; `main` takes `--debug` out of the arguments wherever it stands."""
+    del version, debug
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one command line and exit with its code."""
+    sys.exit(run_command_line(list(sys.argv[1:] if argv is None else argv)))
+
+
+def run_command_line(words: list[str]) -> int:
+    """Run one command line; the exit code. Never raises but for SystemExit of a command."""
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    first = next((word for word in words if not word.startswith("-")), None)
+    try:
+        command = typer.main.get_command(build_app(first))
+        code = command.main(args=words, prog_name="nodegate", standalone_mode=False)
+        sys.stdout.flush()
+    except typer.TyperException as usage:
+        return _usage_error(usage)
+    except (KeyboardInterrupt, typer.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return EXIT_PIPE_CLOSED
+    except AgentError as error:
+        return _failed(str(error), debug)
+    # The edge of the program: a defect must still end in one line and the code for "could not run".
+    except Exception as defect:  # noqa: BLE001
+        return _failed(f"internal error: {type(defect).__name__}: {defect}; --debug shows where", debug)
+    return code if isinstance(code, int) else EXIT_PASS
+
+
+def _usage_error(usage: typer.TyperException) -> int:
+    """Say what is wrong with the command line; help alone (no arguments at all) is shown as it is."""
+    text = usage.format_message()
+    if type(usage).__name__ != "NoArgsIsHelpError":
+        context = getattr(usage, "ctx", None)
+        path = context.command_path if context is not None else "nodegate"
+        text = f"nodegate: {_one_line(text)} (see `{path} --help`)"
+    sys.stderr.write(f"{text}\n")
+    return EXIT_COULD_NOT_RUN
+
+
+def _failed(text: str, debug: bool) -> int:
+    """One line on stderr, with the traceback above it when asked for."""
+    if debug:
+        traceback.print_exc()
+    sys.stderr.write(f"nodegate: {_one_line(text)}\n")
+    return EXIT_COULD_NOT_RUN
+
+
+def _one_line(text: str) -> str:
+    """The text with runs of blanks and line breaks made one space, other control characters made visible."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
+
+
+def _forget_stdout() -> None:
+    """Put a harmless stream in stdout's place: the interpreter flushes it once more at exit."""
+    sys.stdout = sys.__stderr__
