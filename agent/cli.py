@@ -1,6 +1,7 @@
 """The console script `nodegate`: finds the command's module, runs it, and maps every end to an exit code.
 
-Exit codes: 0 pass, 1 a check failed, 2 something is unknown, 3 could not run (bad usage, profile, ...), 130 Ctrl-C.
+Exit codes: 0 pass, 1 a check failed, 2 something is unknown, 3 could not run (bad usage, bad profile),
+130 Ctrl-C.
 """
 
 from __future__ import annotations

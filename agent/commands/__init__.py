@@ -57,7 +57,7 @@ _LONGEST_S = 366 * 86400.0
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in a duration such as `90s`, `30m`, `2h` or `1.5d`; a bare number has no unit and is refused."""
+    """Seconds in a duration such as `90s`, `30m`, `2h` or `1.5d`; a bare number is refused: no unit."""
     match = _DURATION.match(text.strip())
     if match is None:
         raise ConfigError(
