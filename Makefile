@@ -68,13 +68,13 @@ fmt: $(VENV)/.dev
 
 .PHONY: test
 test: lint
-	@bash .ci/need gcc:gcc
+	@bash .ci/need gcc:gcc gcc:libc6-dev
 	$(BIN)/pytest -m 'not root and not engine and not web' $(PYTEST_ARGS)
 
 .PHONY: test-root
 test-root: $(VENV)/.dev
 	@test "$$(id -u)" = 0 || { echo "make test-root needs root: run it with sudo" >&2; exit 3; }
-	@bash .ci/need ip:iproute2 gcc:gcc
+	@bash .ci/need ip:iproute2 gcc:gcc gcc:libc6-dev
 	$(BIN)/pytest -m root $(PYTEST_ARGS)
 
 .PHONY: test-engine
@@ -89,7 +89,7 @@ test-web: $(VENV)/.dev
 
 .PHONY: bench
 bench: $(VENV)/.dev
-	@bash .ci/need gcc:gcc
+	@bash .ci/need gcc:gcc gcc:libc6-dev
 	$(BIN)/python tests/bench/run_bench.py
 
 # The machine's own extra indexes and constraints are kept out: the pins and hashes must be everyone's.
