@@ -1,0 +1,100 @@
+"""SysTree: sysfs, procfs and /etc under one root (Documentation/ABI/stable/sysfs-*, proc(5)).
+
+https://www.kernel.org/doc/html/latest/admin-guide/sysfs-rules.html
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+from agent.errors import DeviceAbsent, ParseError, SourceError, SourceUnavailable
+
+#: A device that is pulled while its attribute is read answers ENODEV or ENXIO rather than ENOENT.
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ENAMETOOLONG})
+_LIMIT_B = 1 << 20
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
+_HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
+
+
+def parse_integer(text: str, path: str) -> int:
+    """A decimal or 0x number as sysfs writes it. Raises ParseError naming the path."""
+    if _DECIMAL.fullmatch(text):
+        return int(text)
+    if _HEX.fullmatch(text):
+        return int(text, 16)
+    raise ParseError(f"/{path} holds {text[:40]!r}, not a whole number")
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether a path stays under the root: relative, without empty, `.` or `..` parts or NUL."""
+    return bool(path) and "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
+
+
+class SysTree:
+    """Files under one root; nothing is cached, every call reads."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """Take every path as relative to `root`."""
+        self._root = os.fspath(root)
+
+    def text(self, path: str) -> str:
+        """The file's text, stripped. Raises DeviceAbsent, SourceUnavailable, ParseError."""
+        try:
+            with open(self._full(path), "rb") as file:
+                data = file.read(_LIMIT_B + 1)
+        except OSError as cause:
+            raise _source_error(path, cause) from cause
+        if len(data) > _LIMIT_B:
+            raise ParseError(f"/{path} is longer than {_LIMIT_B} bytes")
+        try:
+            return data.decode().strip()
+        except UnicodeDecodeError as cause:
+            raise ParseError(f"/{path} is not text") from cause
+
+    def integer(self, path: str) -> int:
+        """The file's text as a decimal or 0x number. Raises ParseError besides."""
+        return parse_integer(self.text(path), path)
+
+    def names(self, path: str) -> list[str]:
+        """Names in a directory, sorted. Raises DeviceAbsent, SourceUnavailable."""
+        try:
+            return sorted(os.listdir(self._full(path)))
+        except OSError as cause:
+            raise _source_error(path, cause) from cause
+
+    def exists(self, path: str) -> bool:
+        """Whether the path exists. Raises SourceUnavailable when that cannot be told."""
+        try:
+            os.stat(self._full(path))
+        except OSError as cause:
+            error = _source_error(path, cause)
+            if isinstance(error, DeviceAbsent):
+                return False
+            raise error from cause
+        except DeviceAbsent:
+            return False
+        return True
+
+    def link_target(self, path: str) -> str:
+        """What a symbolic link points to, as it is written. Raises DeviceAbsent, SourceUnavailable."""
+        try:
+            return os.readlink(self._full(path))
+        except OSError as cause:
+            if cause.errno == errno.EINVAL:
+                raise DeviceAbsent(f"/{path} is not a symbolic link") from cause
+            raise _source_error(path, cause) from cause
+
+    def _full(self, path: str) -> str:
+        if not is_plain_path(path):
+            raise DeviceAbsent(f"{path!r} cannot be a path under the root")
+        return os.path.join(self._root, path)
+
+
+def _source_error(path: str, cause: OSError) -> SourceError:
+    """Absent or unreadable."""
+    if cause.errno in _ABSENT:
+        return DeviceAbsent(f"/{path} is not there")
+    return SourceUnavailable(f"cannot read /{path}: {cause.strerror or cause}")

@@ -1,0 +1,101 @@
+"""Kernel log records: parse one line, tell what it is about, keep a bounded log. Pure; no file is read here.
+
+Format: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from agent.errors import ParseError
+from agent.sources import KmsgRecord
+
+EVENT_XID = "kmsg.xid"
+EVENT_NIC = "kmsg.nic"
+EVENT_PCIE = "kmsg.pcie"
+ALL_EVENTS = (EVENT_XID, EVENT_NIC, EVENT_PCIE)
+
+_LINE = re.compile(r"(\d{1,10}),(\d{1,19}),(\d{1,19}),[^;]*;(.*)", re.DOTALL)
+_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (EVENT_XID, re.compile(r"NVRM: Xid|SXid|fallen off the bus")),
+    (EVENT_NIC, re.compile(r"mlx5|NETDEV WATCHDOG")),
+    (EVENT_PCIE, re.compile(r"pcieport|\bAER\b|PCIe Bus Error|available PCIe bandwidth")),
+)
+_KEPT_BESIDES = re.compile(r"NVRM|nvidia")
+_XID_KEY = re.compile(r"S?Xid \(?(?:PCI:)?([0-9a-fA-F:.]+)\)?:? (\d+)")
+
+#: Kept of each key (see KmsgLog); the oldest of a key go first, so that a storm of one fault hides no other.
+PER_XID_KEY = 64
+PER_KIND = 1024
+_XID_KEYS = 4096
+_TEXT_LIMIT = 4096
+
+
+def parse_line(line: str) -> KmsgRecord:
+    """One record as read from /dev/kmsg (`6,339,5140900,-;text`), its time in seconds since boot.
+
+    Dictionary lines after the first and text over 4096 characters are dropped. Raises ParseError.
+    """
+    match = _LINE.fullmatch(line.split("\n", 1)[0])
+    if match is None:
+        raise ParseError(f"{line[:60]!r} is not a kernel log record")
+    prefix, seq, time_us, text = match.groups()
+    return KmsgRecord(int(seq), int(time_us) / 1e6, int(prefix) & 7, text[:_TEXT_LIMIT])
+
+
+def format_line(record: KmsgRecord) -> str:
+    """The line that parse_line reads."""
+    return f"{record.level},{record.seq},{max(0, round(record.mono_s * 1e6))},-;{record.text}"
+
+
+def event_kinds(text: str) -> tuple[str, ...]:
+    """The events that a record stands for; none for most."""
+    return tuple(kind for kind, pattern in _KINDS if pattern.search(text))
+
+
+def matters(text: str) -> bool:
+    """Whether a check may want to see this record."""
+    return bool(event_kinds(text)) or _KEPT_BESIDES.search(text) is not None
+
+
+class KmsgLog:
+    """The records that matter, bounded by key: (GPU, Xid) for Xids, the kind for all others; thread-safe."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._lock = threading.Lock()
+        self._by_key: dict[tuple[str, ...], deque[KmsgRecord]] = {}
+        self._cleared_mono_s = float("-inf")
+
+    def add(self, record: KmsgRecord) -> tuple[str, ...]:
+        """Keep a record if it matters; the events that it stands for."""
+        if not matters(record.text):
+            return ()
+        kinds = event_kinds(record.text)
+        with self._lock:
+            key = self._key(kinds, record.text)
+            room = PER_XID_KEY if key[0] == EVENT_XID else PER_KIND
+            self._by_key.setdefault(key, deque(maxlen=room)).append(record)
+        return kinds
+
+    def records(self) -> Sequence[KmsgRecord]:
+        """Oldest first, minus cleared ones."""
+        with self._lock:
+            kept = [r for records in self._by_key.values() for r in records if r.mono_s > self._cleared_mono_s]
+        return sorted(kept, key=lambda record: record.seq)
+
+    def clear(self, up_to_mono_s: float) -> None:
+        """Forget records up to a time."""
+        with self._lock:
+            self._cleared_mono_s = max(self._cleared_mono_s, up_to_mono_s)
+
+    def _key(self, kinds: tuple[str, ...], text: str) -> tuple[str, ...]:
+        if EVENT_XID not in kinds:
+            return (kinds[0],) if kinds else ("other",)
+        match = _XID_KEY.search(text)
+        key = (EVENT_XID, *match.groups()) if match else (EVENT_XID,)
+        full = len(self._by_key) >= _XID_KEYS and key not in self._by_key
+        return (EVENT_XID, "more") if full else key

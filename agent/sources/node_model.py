@@ -1,0 +1,156 @@
+"""What the documents of a node folder must look like (node.yaml, nvml.json, net.json), as pydantic types.
+
+A refused value is `{"error": NAME}` in place of the value, of a group of values or of a part of an interface.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_model
+
+from agent.sources.gpu_reading import GROUP_FIELDS, NvmlGroup
+
+Integer = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**64)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=-1e18, lt=1e18)]
+Text = Annotated[str, Field(strict=True, max_length=4096)]
+Flag = Annotated[bool, Field(strict=True)]
+Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+
+
+class Document(BaseModel):
+    """Base: unknown keys and near misses are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Refused(Document):
+    """An error in place of a value; the name is NVML's without NVML_ERROR_, or NOT_SUPPORTED, ABSENT, TIMEOUT."""
+
+    error: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
+
+
+def is_refused(value: object) -> bool:
+    """Whether a value of a document is an error in its place."""
+    return isinstance(value, dict) and "error" in value and len(value) == 1
+
+
+def _tag(value: object) -> str:
+    return "refused" if is_refused(value) else "value"
+
+
+def _or_refused(kind: Any) -> Any:  # noqa: ANN401 (a type made at run time)
+    return Annotated[Annotated[kind, Tag("value")] | Annotated[Refused, Tag("refused")], Discriminator(_tag)]
+
+
+_FIELD_TYPES: dict[str, Any] = {
+    "int": Integer,
+    "float": Number,
+    "bool": Flag,
+    "list[int]": Annotated[list[Integer], Field(max_length=256)],
+    "list[float]": Annotated[list[Number], Field(max_length=4096)],
+    "list[bool]": Annotated[list[Flag], Field(max_length=256)],
+}
+
+
+def _group_type(group: NvmlGroup) -> Any:  # noqa: ANN401 (a type made at run time)
+    """The type of one group: each field of GROUP_FIELDS, whose description begins with its type."""
+    fields: dict[str, Any] = {
+        name: (_or_refused(_FIELD_TYPES[text.replace(",", " ").split()[0]]), None)
+        for name, text in GROUP_FIELDS[group].items()
+    }
+    return _or_refused(create_model(f"{group.capitalize()}Group", __base__=Document, **fields))
+
+
+class Identity(Document):
+    """GpuIdentity."""
+
+    index: Annotated[int, Field(ge=0, lt=1024)]
+    uuid: Name | None
+    pci_bus_id: Annotated[str, Field(pattern=r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")] | None = None
+    name: Text | None = None
+    serial: Text | None = None
+    vbios: Text | None = None
+    minor: Annotated[int, Field(ge=0, lt=1024)] | None = None
+    error: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")] | None = None
+
+
+class System(Document):
+    """SystemReading."""
+
+    driver_version: Name
+    nvml_version: Name
+    cuda_version: Integer
+    device_count: Annotated[int, Field(ge=0, lt=1024)]
+
+
+_GROUPS: dict[str, Any] = {group.value: (_group_type(group), None) for group in NvmlGroup}
+#: One GPU: who it is, its groups, and how long a read of each group took when it was captured.
+Gpu = create_model(
+    "Gpu",
+    __base__=Document,
+    identity=(Identity, ...),
+    call_us=(dict[NvmlGroup, Number], Field(default_factory=dict, strict=False)),
+    **_GROUPS,
+)
+
+
+class Link(Document):
+    """LinkInfo without its name."""
+
+    operstate: Name
+    carrier: Flag
+    mtu_bytes: Annotated[int, Field(ge=0, lt=2**32)]
+    carrier_down_count: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+
+
+class Dcb(Document):
+    """DcbInfo; keys of JSON are text, so the DSCP is."""
+
+    pfc_on: Annotated[list[Flag], Field(min_length=8, max_length=8)]
+    trust: Literal["dscp", "pcp"]
+    dscp_to_priority: dict[
+        Annotated[str, Field(pattern=r"^([0-9]|[1-5][0-9]|6[0-3])$")], Annotated[int, Field(ge=0, le=7)]
+    ]
+    host_managed: Flag = True
+
+
+Ethtool = Annotated[dict[Name, Annotated[int, Field(ge=0, lt=2**64)]], Field(max_length=65536)]
+
+
+class Netdev(Document):
+    """One network interface."""
+
+    link: _or_refused(Link) = {"error": "MISSING"}  # type: ignore[valid-type]
+    ethtool: _or_refused(Ethtool) = {"error": "MISSING"}  # type: ignore[valid-type]
+    dcb: _or_refused(Dcb) = {"error": "MISSING"}  # type: ignore[valid-type]
+
+
+class NvmlDocument(Document):
+    """nvml.json."""
+
+    system: _or_refused(System)  # type: ignore[valid-type]
+    gpus: Annotated[list[Gpu], Field(max_length=1024)]  # type: ignore[valid-type]
+
+
+class NodeMeta(Document):
+    """node.yaml: what was captured, when, and what of it is not real."""
+
+    version: Literal[1] = Field(alias="schema")
+    name: Name
+    platform: Text = ""
+    description: Text = ""
+    simulated: Flag
+    captured_s: Annotated[float, Field(ge=0, lt=1e12)]
+    #: Monotonic seconds of the captured node at that moment; kernel log times are relative to it.
+    captured_mono_s: Annotated[float, Field(ge=0, lt=1e12)] = 0.0
+    boot_id: Name
+    driver: Text | None = None
+    redacted: Flag = False
+    filled_in: list[Text] = Field(default_factory=list)
+
+
+GPU: TypeAdapter[Any] = TypeAdapter(_or_refused(Gpu))
+SYSTEM: TypeAdapter[Any] = TypeAdapter(_or_refused(System))
+NETDEV: TypeAdapter[Any] = TypeAdapter(_or_refused(Netdev))
+NET: TypeAdapter[Any] = TypeAdapter(dict[Annotated[str, Field(pattern=r"^[^/\s]{1,15}$")], _or_refused(Netdev)])
