@@ -1,0 +1,236 @@
+"""One check's subjects over time: outcomes go in, results and what changed come out; no I/O of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agent.check_plan import CheckPlan
+from agent.check_run import Outcome, with_error
+from agent.hysteresis import Confirmation, due_mono_s, step
+from agent.model import Finding, Result, ServingClass, Verdict
+
+_NOTE = " (note: "
+_SEVERITY = (ServingClass.INFO, ServingClass.SOFT, ServingClass.HARD, ServingClass.IMMEDIATE)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultChange:
+    """A result that came up or changed; `before` is None when the subject is new."""
+
+    before: Result | None
+    after: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something was read, on both clocks in seconds, and whether any gate serves at that time."""
+
+    mono_s: float
+    wall_s: float
+    serving: bool
+
+
+@dataclass(slots=True)
+class _Subject:
+    """What is kept of one subject between runs."""
+
+    result: Result
+    state: Confirmation | None
+    #: The finding that the confirmed FAIL rests on, shown for as long as it holds.
+    failing: Finding | None = None
+    #: The check itself has reported it under the current profile, so it must go on doing so.
+    expected: bool = True
+    #: Made by the runner for an error that concerned no known subject; goes when the check answers again.
+    placeholder: bool = False
+    #: Its FAIL came with a new profile while serving: it gates the next launch, not the running engine.
+    drift: bool = False
+
+
+class CheckTrack:
+    """The memory of one check: hysteresis and expected subjects. Used from one thread."""
+
+    def __init__(self, plan: CheckPlan) -> None:
+        """Start with nothing known."""
+        self.plan = plan
+        self._subjects: dict[str, _Subject] = {}
+        self._profile_is_new = False
+
+    @property
+    def results(self) -> list[Result]:
+        """The current results."""
+        return [subject.result for subject in self._subjects.values()]
+
+    @property
+    def any_unknown(self) -> bool:
+        """Whether the last reading of any subject was UNKNOWN."""
+        return any(s.result.raw_verdict is Verdict.UNKNOWN for s in self._subjects.values())
+
+    def seed(self, result: Result) -> None:
+        """Take over a result of an earlier agent on the same boot; the next run replaces it."""
+        failed = result.verdict is Verdict.FAIL
+        self._subjects[result.subject] = _Subject(
+            result=replace(result, carried=True),
+            state=Confirmation(result.verdict, result.raw_verdict, failed=failed),
+            failing=_unexplained(result.finding) if failed else None,
+            expected=False,
+        )
+
+    def due_mono_s(self) -> float | None:
+        """The earliest moment at which one more reading would change a verdict; None if none would."""
+        times = [
+            due_mono_s(subject.state, self.plan.timings(subject.result.serving_class))
+            for subject in self._subjects.values()
+            if subject.state is not None
+        ]
+        return min((time for time in times if time is not None), default=None)
+
+    def absorb(self, outcome: Outcome, at: Moment, *, triggered: bool = False) -> tuple[ResultChange, ...]:
+        """Take in a run that started at `at`; if an event `triggered` it, new evidence is news."""
+        known = frozenset(n for n, s in self._subjects.items() if not s.placeholder)
+        findings = {finding.subject: finding for finding in with_error(outcome, known)}
+        own = {finding.subject for finding in outcome.findings}
+        changes = [
+            self._read(name, finding, at, own=name in own, triggered=triggered)
+            for name, finding in findings.items()
+        ]
+        for name in [name for name in self._subjects if name not in findings]:
+            changes.append(self._gone(name, at))
+        if outcome.error is None:
+            self._profile_is_new = False
+        return tuple(change for change in changes if change is not None)
+
+    def silence(self, reason: str, at: Moment) -> tuple[ResultChange, ...]:
+        """No outcome: every subject, or `node` when there is none yet, reads UNKNOWN with this reason."""
+        return self.absorb(Outcome((), reason), at)
+
+    def profile_changed(self, plan: CheckPlan, at: Moment) -> tuple[ResultChange, ...]:
+        """Judge by another profile; what was judged by the old one is bridged while serving, else UNKNOWN."""
+        self.plan = plan
+        self._profile_is_new = True
+        for subject in self._subjects.values():
+            subject.expected = False
+        return self.silence("the profile changed, not checked again yet", at) if self._subjects else ()
+
+    def forget(self, subject: str | None) -> None:
+        """Drop the memory of one subject or all: the next reading counts as a first one, sticky or not."""
+        for name, kept in self._subjects.items():
+            if subject is None or name == subject:
+                kept.state, kept.failing, kept.expected, kept.drift = None, None, False, False
+
+    def _gone(self, name: str, at: Moment) -> ResultChange | None:
+        """The check answered and did not report a subject that it reported before."""
+        subject = self._subjects[name]
+        sticky_fail = self.plan.check.sticky and subject.state is not None and subject.state.failed
+        off = self.plan.skip_reason is not None
+        if off or not (subject.expected or sticky_fail):
+            del self._subjects[name]
+            return None
+        return self._read(name, Finding(name, Verdict.UNKNOWN, "no longer reported"), at, own=False)
+
+    def _read(
+        self, name: str, finding: Finding, at: Moment, *, own: bool, triggered: bool = False
+    ) -> ResultChange | None:
+        """Take in one finding; the change, if it is one worth telling."""
+        subject = self._subjects.get(name)
+        before = subject.result if subject is not None else None
+        if subject is None or self.plan.skip_reason is not None:
+            subject = _Subject(_blank(self.plan, finding, at), None, expected=own, placeholder=not own)
+            self._subjects[name] = subject
+        elif own:
+            subject.expected, subject.placeholder = True, False
+        self._note_drift(subject, finding, at)
+        reading_class = finding.serving_class or self.plan.serving_class
+        subject.state = step(
+            subject.state, finding.verdict, self.plan.timings(reading_class), at.mono_s, serving=at.serving
+        )
+        self._keep_failing(subject, finding)
+        subject.result = self._result(subject, finding, before, at)
+        return ResultChange(before, subject.result) if _is_news(before, subject.result, triggered) else None
+
+    def _note_drift(self, subject: _Subject, finding: Finding, at: Moment) -> None:
+        """What was good by the old profile and fails by the new one has drifted, it has not broken."""
+        if finding.verdict in (Verdict.PASS, Verdict.WARN, Verdict.SKIP):
+            subject.drift = False
+        elif (
+            finding.verdict is Verdict.FAIL
+            and self._profile_is_new
+            and at.serving
+            and subject.state is not None
+            and subject.state.verdict in (Verdict.PASS, Verdict.WARN)
+        ):
+            at_once = (finding.serving_class or self.plan.serving_class) is ServingClass.IMMEDIATE
+            # What cannot be drift: a device that broke for good, or that nobody may overlook.
+            subject.drift = not (at_once or self.plan.check.sticky or not self.plan.check.waivable)
+
+    def _keep_failing(self, subject: _Subject, finding: Finding) -> None:
+        """Remember what a confirmed FAIL rests on; no lighter finding replaces that of a sticky one."""
+        state = subject.state
+        if state is None or not state.failed:
+            subject.failing = None
+        elif finding.verdict is Verdict.FAIL:
+            held = subject.failing if self.plan.check.sticky else None
+            if held is None or self._severity(finding) >= self._severity(held):
+                subject.failing = finding
+
+    def _severity(self, finding: Finding) -> int:
+        return _SEVERITY.index(finding.serving_class or self.plan.serving_class)
+
+    def _result(self, subject: _Subject, finding: Finding, before: Result | None, at: Moment) -> Result:
+        """The result that follows from the state."""
+        state = subject.state
+        assert state is not None
+        rests_on = (subject.failing or finding) if state.verdict is Verdict.FAIL else finding
+        serving_class = rests_on.serving_class or self.plan.serving_class
+        bridged = state.raw is Verdict.UNKNOWN and state.verdict is not Verdict.UNKNOWN and before is not None
+        same = before is not None and before.verdict is state.verdict
+        return Result(
+            check=self.plan.check.id,
+            finding=_explained(rests_on, state, self.plan),
+            verdict=state.verdict,
+            raw_verdict=state.raw,
+            serving_class=ServingClass.INFO if subject.drift else serving_class,
+            measured_mono_s=before.measured_mono_s if bridged and before is not None else at.mono_s,
+            first_seen_s=before.first_seen_s if same and before is not None else at.wall_s,
+            valid_for_s=self.plan.valid_for_s(serving=at.serving),
+        )
+
+
+def _blank(plan: CheckPlan, finding: Finding, at: Moment) -> Result:
+    """A result to start from; replaced before anyone sees it."""
+    nothing = Verdict.UNKNOWN
+    return Result(plan.check.id, finding, nothing, nothing, plan.serving_class, at.mono_s, at.wall_s, 0.0)
+
+
+def _explained(finding: Finding, state: Confirmation, plan: CheckPlan) -> Finding:
+    """The finding, with a word on why verdict and last reading differ when they do."""
+    if state.verdict is state.raw:
+        return finding
+    if state.verdict is Verdict.FAIL:
+        end = "until cleared by an operator" if plan.check.sticky else f"until {plan.clear_for_s:g} s of PASS"
+        note = f"last reading {state.raw}, held {end}"
+    elif state.raw is Verdict.FAIL:
+        note = f"not confirmed before {plan.fail_for_s:g} s"
+    else:
+        note = f"{state.verdict} held for up to {plan.unknown_for_s:g} s"
+    return replace(finding, summary=f"{finding.summary}{_NOTE}{note})")
+
+
+def _unexplained(finding: Finding) -> Finding:
+    """The finding as the check made it."""
+    return replace(finding, summary=finding.summary.partition(_NOTE)[0])
+
+
+def _is_news(before: Result | None, after: Result, triggered: bool) -> bool:
+    """Whether the journal should keep this; moving numbers are no news unless an event brought them."""
+    if before is None:
+        return True
+    if (before.verdict, before.raw_verdict, before.serving_class) != (
+        after.verdict,
+        after.raw_verdict,
+        after.serving_class,
+    ):
+        return True
+    if before.finding.action != after.finding.action:
+        return True
+    bad = after.raw_verdict in (Verdict.FAIL, Verdict.WARN)
+    return triggered and bad and before.finding.summary != after.finding.summary
