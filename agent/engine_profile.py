@@ -1,0 +1,103 @@
+"""The engine part of a node profile: how an engine is started, warmed, watched, restarted and gated."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from agent.profile_types import Part, Port, Slot
+
+
+class Canary(Part):
+    """A short real completion that proves that the engine answers."""
+
+    prompt: str = Field("Count: one two three", description="Prompt of the canary", min_length=1)
+    max_tokens: int = Field(4, description="Tokens asked for", ge=1, le=64)
+    period_s: float = Field(10.0, description="Seconds between canaries", gt=0)
+    deadline_s: float = Field(
+        10.0, description="Seconds after which a canary with no token progress has failed", gt=0
+    )
+    restart_after: int = Field(
+        6, description="Dead canaries in a row after which the engine is restarted", ge=1
+    )
+    expect_text: str | None = Field(
+        None, description="Text that the greedy answer must contain; unset = any text"
+    )
+
+
+class Warmup(Part):
+    """Requests that must succeed before the gate opens."""
+
+    requests: int = Field(2, description="Completions run one after another", ge=1, le=1000)
+    concurrent: int = Field(2, description="Completions then run at the same time; 0 = none", ge=0, le=4096)
+    max_tokens: int = Field(8, description="Tokens asked for in each", ge=1, le=4096)
+    deadline_s: float = Field(300.0, description="Seconds that the whole warm-up may take", gt=0)
+
+
+class Launch(Part):
+    """How the engine is started; `args` and `env` are taken as they are, after what nodegate adds."""
+
+    command: list[str] = Field(
+        default_factory=lambda: ["vllm", "serve"], description="Program and first arguments", min_length=1
+    )
+    model: str | None = Field(None, description="Model path or name, the first positional argument")
+    served_model_name: str | None = Field(None, description="Name that clients and the canary ask for")
+    args: list[str] = Field(default_factory=list, description="Further arguments, one list item each")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Environment variables added for the engine"
+    )
+    env_file: str | None = Field(
+        None, description="File with KEY=VALUE secrets, mode 0600; never shown or logged"
+    )
+    inherit_env: list[str] = Field(
+        default_factory=lambda: ["PATH", "HOME", "LANG", "LD_LIBRARY_PATH"],
+        description="Variables passed on from the agent's environment; all others are dropped",
+    )
+    working_dir: str | None = Field(None, description="Directory to start in")
+    numa_bind: bool = Field(
+        False, description="Bind the engine's memory and CPUs to the NUMA nodes of its GPUs"
+    )
+    rdma: bool = Field(
+        False, description="The plan uses RDMA (several nodes, KV transfer): network faults gate it"
+    )
+    nccl_env: bool = Field(True, description="Add the NCCL variables that follow from the fabric part")
+
+
+class Backoff(Part):
+    """Waits between restarts after a crash."""
+
+    first_s: float = Field(2.0, description="Wait before the first restart in seconds", ge=0)
+    factor: float = Field(2.0, description="Each further wait is this much longer", ge=1)
+    max_s: float = Field(300.0, description="Longest wait in seconds", ge=0)
+    jitter: float = Field(0.1, description="Random part of each wait, as a share of it", ge=0, le=1)
+    crashes: int = Field(5, description="Crashes within window_s that quarantine the engine", ge=1)
+    window_s: float = Field(3600.0, description="Window in which crashes are counted, in seconds", gt=0)
+
+
+class EngineGate(Part):
+    """How one engine's gate behaves."""
+
+    degraded_weight_percent: int = Field(
+        50, description="Agent-check weight while degraded, in percent", ge=1, le=100
+    )
+    drain_grace_s: float = Field(
+        10.0, description="Seconds between closing the gate and stopping the engine", ge=0
+    )
+    require_checklist: bool = Field(
+        False, description="Admission needs a passed checklist since the last change"
+    )
+
+
+class Engine(Part):
+    """One inference engine on the node, with its own gate."""
+
+    gpus: list[Slot] = Field(description="GPU slots that this engine owns; empty = no GPU (CPU engine)")
+    host: str = Field("127.0.0.1", description="Address at which the engine listens")
+    port: Port = Field(description="Port at which the engine listens")
+    agent_check_port: Port | None = Field(None, description="Port of the HAProxy agent check of this engine")
+    launch: Launch = Field(default_factory=Launch, description="How it is started (mode manage)")
+    start_deadline_s: float = Field(1800.0, description="Seconds from start to healthy HTTP", gt=0)
+    stop_deadline_s: float = Field(30.0, description="Seconds from SIGTERM to SIGKILL", ge=0)
+    canary: Canary = Field(default_factory=Canary, description="Canary while serving")
+    warmup: Warmup = Field(default_factory=Warmup, description="Warm-up before the gate opens")
+    backoff: Backoff = Field(default_factory=Backoff, description="Restarts after crashes")
+    gate: EngineGate = Field(default_factory=EngineGate, description="Gate settings")

@@ -1,0 +1,135 @@
+"""What each part of a profile alone cannot see: slots, ports, pins and NICs that contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent.node_profile import NodeProfile
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CrossProblem:
+    """A contradiction: where it shows (`path`), the value it contradicts (`other`), and what to do."""
+
+    path: Path
+    text: str
+    other: Path | None
+    remedy: str
+
+    def __str__(self) -> str:
+        """One line without file and line."""
+        return f"{'.'.join(self.path)}: {self.text}; {self.remedy}"
+
+
+def cross_problems(profile: NodeProfile) -> list[CrossProblem]:
+    """All contradictions between parts."""
+    return [
+        *_missing_slots(profile),
+        *_shared_slots(profile),
+        *_shared_ports(profile),
+        *_shared_pins(profile),
+        *_nic_ports(profile),
+    ]
+
+
+def _slots_used(profile: NodeProfile) -> Iterator[tuple[Path, int]]:
+    """Every mention of a GPU slot."""
+    for name, engine in profile.engines.items():
+        yield from ((("engines", name, "gpus", str(i)), slot) for i, slot in enumerate(engine.gpus))
+    yield from ((("gpus", "pins", str(slot)), slot) for slot in profile.gpus.pins)
+    yield from ((("gpus", "numa_node", str(slot)), slot) for slot in profile.gpus.numa_node)
+    for d, domain in enumerate(profile.nvlink.domains):
+        yield from ((("nvlink", "domains", str(d), str(i)), slot) for i, slot in enumerate(domain))
+    for i, port in enumerate(profile.fabric.ports):
+        if port.gpu is not None:
+            yield ("fabric", "ports", str(i), "gpu"), port.gpu
+
+
+def _missing_slots(profile: NodeProfile) -> Iterator[CrossProblem]:
+    """A slot beyond gpus.count; one line a list is enough."""
+    count = profile.gpus.count
+    have = f"slots are 0 to {count - 1}" if count else "the node has no GPU"
+    told: set[Path] = set()
+    for path, slot in _slots_used(profile):
+        group = path[:2] if path[0] == "nvlink" else path[:3]
+        if slot < count or group in told:
+            continue
+        told.add(group)
+        remedy = "set nvlink.domains to the slots there are ([] for none)" if path[0] == "nvlink" else have
+        yield CrossProblem(
+            path, f"GPU slot {slot} does not exist: gpus.count is {count}", ("gpus", "count"), remedy
+        )
+
+
+def _shared_slots(profile: NodeProfile) -> Iterator[CrossProblem]:
+    """A slot in two engines (or twice in one), or in two NVLink domains."""
+    owners: dict[int, tuple[str, Path]] = {}
+    for name, engine in profile.engines.items():
+        for i, slot in enumerate(engine.gpus):
+            path = ("engines", name, "gpus", str(i))
+            if slot in owners:
+                owner, other = owners[slot]
+                text = f"GPU slot {slot} already belongs to engine {owner}"
+                yield CrossProblem(path, text, other, "give each slot to one engine, once")
+            owners.setdefault(slot, (name, path))
+    domains: dict[int, Path] = {}
+    for d, domain in enumerate(profile.nvlink.domains):
+        for i, slot in enumerate(domain):
+            path = ("nvlink", "domains", str(d), str(i))
+            if slot in domains:
+                yield CrossProblem(
+                    path, f"GPU slot {slot} is in two NVLink domains", domains[slot], "list it once"
+                )
+            domains.setdefault(slot, path)
+
+
+def _shared_ports(profile: NodeProfile) -> Iterator[CrossProblem]:
+    """A TCP port used twice on the node."""
+    used: dict[int, Path] = {profile.api.port: ("api", "port")}
+    for name, engine in profile.engines.items():
+        for field, port in (("port", engine.port), ("agent_check_port", engine.agent_check_port)):
+            if port is None:
+                continue
+            path = ("engines", name, field)
+            if port in used:
+                text = f"port {port} is already used by {'.'.join(used[port])}"
+                yield CrossProblem(path, text, used[port], "choose a free port")
+            used.setdefault(port, path)
+
+
+def _shared_pins(profile: NodeProfile) -> Iterator[CrossProblem]:
+    """One GPU pinned to two slots."""
+    seen: dict[str, Path] = {}
+    for slot, pin in profile.gpus.pins.items():
+        path = ("gpus", "pins", str(slot), "uuid")
+        if pin.uuid in seen:
+            text = f"{pin.uuid} is also pinned to slot {seen[pin.uuid][2]}"
+            yield CrossProblem(path, text, seen[pin.uuid], "pin each GPU to one slot")
+        seen.setdefault(pin.uuid, path)
+
+
+def _nic_ports(profile: NodeProfile) -> Iterator[CrossProblem]:
+    """A data port listed twice, one interface for two ports, or a roce port without its interface."""
+    ports: dict[tuple[str, int], Path] = {}
+    netdevs: dict[str, Path] = {}
+    for i, port in enumerate(profile.fabric.ports):
+        path = ("fabric", "ports", str(i))
+        key = (port.device, port.port)
+        if key in ports:
+            text = f"{port.device} port {port.port} is listed twice"
+            yield CrossProblem(path, text, ports[key], "list each data port once")
+        ports.setdefault(key, path)
+        at = (*path, "netdev")
+        if port.netdev is None:
+            if profile.fabric.kind == "roce":
+                text = f"the roce port {port.device}/{port.port} needs its network interface"
+                yield CrossProblem(at, text, None, "add e.g. `netdev: eth2`")
+        elif port.netdev in netdevs:
+            text = f"interface {port.netdev} belongs to two ports"
+            yield CrossProblem(at, text, netdevs[port.netdev], "give each port its own interface")
+        netdevs.setdefault(port.netdev or "", at)
