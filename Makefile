@@ -6,7 +6,7 @@ SHELL := bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip --disable-pip-version-check --no-input --quiet
+PIP := $(BIN)/pip --disable-pip-version-check --no-input -qq
 # The first interpreter that is new enough; `make PYTHON=/path/to/python3.12 ...` chooses another.
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(shell \
 	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
