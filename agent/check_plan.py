@@ -41,7 +41,7 @@ class CheckPlan:
         )
 
     def valid_for_s(self, *, serving: bool) -> float:
-        """Seconds a result stands without a newer one: two periods and a deadline; serving adds the bridge."""
+        """Seconds a result stands without a newer one: two periods and a deadline; more while serving."""
         return 2 * self.period_s + self.deadline_s + (self.unknown_for_s if serving else 0.0)
 
 

@@ -45,7 +45,7 @@ def perform(plan: CheckPlan, sources: Sources) -> Outcome:
         error = "baseline taken, a second sample is needed"
     except SourceError as cause:
         error = _text(cause)
-    # The edge between a check and the runner: a defect of a check, even SystemExit, is missing evidence. It must
+    # The edge between check and runner: a defect of a check, even SystemExit, is missing evidence. It must
     # neither end the agent nor leave the runner waiting for an answer.
     except BaseException as defect:  # noqa: BLE001
         error, trace = _text(defect), traceback.format_exc()

@@ -1,0 +1,152 @@
+"""The journal: every change of a result or a gate and every operator command, with its evidence, by boot id.
+
+One thread writes (journal_writer.py), so no caller ever waits for a disk. Trouble with the file never reaches
+a gate: it shows in `healthy` and `reason`, is tried again every second, and what had to be dropped is noted.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.check_track import ResultChange
+from agent.journal_store import Retention, Row, read_history, read_latest
+from agent.journal_writer import QUEUE_ROWS, RETRY_S, JournalWriter
+from agent.model import Result, ResultKey, Snapshot
+from agent.result_json import result_to_dict
+
+__all__ = ["Journal", "Retention"]
+
+#: `record_latest` writes no more often than this: it serves slow results, fast ones are measured anew at once.
+LATEST_EVERY_S = 30.0
+
+_CHANGE = (
+    "INSERT INTO changes (wall_s, mono_s, boot_id, check_id, subject, before, verdict, raw_verdict, summary,"
+    " evidence) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_GATE = (
+    "INSERT INTO gates (wall_s, boot_id, engine, before, state, reason, evidence)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_OPERATOR = "INSERT INTO operator (wall_s, boot_id, command, reason, who) VALUES (?, ?, ?, ?, ?)"
+_MARK = "INSERT INTO marks (wall_s, boot_id, mark, summary) VALUES (?, ?, ?, ?)"
+_LATEST = "INSERT OR REPLACE INTO latest (boot_id, check_id, subject, result) VALUES (?, ?, ?, ?)"
+_FORGET = "DELETE FROM latest WHERE boot_id <> ? OR check_id = ? AND subject = ?"
+_OTHER_BOOTS = "DELETE FROM latest WHERE boot_id <> ?"
+
+
+class Journal:
+    """See the module. Methods may be called from any thread; none but `open` and the readers raises."""
+
+    def __init__(self, path: Path, writer: JournalWriter, wall: Callable[[], float]) -> None:
+        """Use `open`."""
+        self.path = path
+        self._writer = writer
+        self._wall = wall
+        self._boot_id = ""
+        self._latest_at_s: float | None = None
+        self._latest: dict[ResultKey, float] = {}
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        retention: Retention | None = None,
+        wall: Callable[[], float] = time.time,
+        retry_s: float = RETRY_S,
+        queue_rows: int = QUEUE_ROWS,
+    ) -> Journal:
+        """Open or make the journal. Raises ConfigError only for a journal of a newer nodegate.
+
+        A broken file is moved aside; one that cannot be opened now is tried again every `retry_s` seconds.
+        """
+        kept = retention or Retention()
+        return cls(path, JournalWriter(path, kept, wall, retry_s=retry_s, queue_rows=queue_rows), wall)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether what is recorded gets to the disk."""
+        return not self._writer.trouble
+
+    @property
+    def reason(self) -> str:
+        """Why the journal is not healthy, else what is worth a warning about it; empty when all is well."""
+        return self._writer.trouble or self._writer.notice
+
+    def record_changes(self, changes: Sequence[ResultChange], boot_id: str) -> None:
+        """Record changed results with their evidence."""
+        self._boot_id = boot_id
+        wall_s = self._wall()
+        for change in changes:
+            after = change.after
+            before = None if change.before is None else change.before.verdict.value
+            stored = _json(result_to_dict(after))
+            seen = (wall_s, after.measured_mono_s, boot_id, after.check, after.subject)
+            said = (before, after.verdict.value, after.raw_verdict.value, after.finding.summary, stored)
+            self._writer.put(Row(_CHANGE, seen + said))
+            self._writer.put(Row(_LATEST, (boot_id, after.check, after.subject, stored)))
+
+    def record_latest(self, snapshot: Snapshot) -> None:
+        """Note how fresh every result is, for an agent that restarts on this boot; cheap after every run."""
+        now_s = time.monotonic()
+        if self._latest_at_s is not None and now_s - self._latest_at_s < LATEST_EVERY_S:
+            return
+        self._latest_at_s = now_s
+        self._boot_id = snapshot.boot_id
+        measured = {key: result.measured_mono_s for key, result in snapshot.results.items()}
+        known, self._latest = self._latest, measured
+        for check, subject in known.keys() - measured.keys():
+            self._writer.put(Row(_FORGET, (snapshot.boot_id, check, subject)))
+        self._writer.put(Row(_OTHER_BOOTS, (snapshot.boot_id,)))
+        for (check, subject), result in snapshot.results.items():
+            if known.get((check, subject)) != result.measured_mono_s:
+                stored = _json(result_to_dict(result))
+                self._writer.put(Row(_LATEST, (snapshot.boot_id, check, subject, stored)))
+
+    def record_gate(
+        self, engine: str, old: str, new: str, reason: str, evidence: object = None, *, boot_id: str = ""
+    ) -> None:
+        """Record a change of a gate's state, synced to the disk; `evidence` is anything JSON can hold."""
+        at = (self._wall(), boot_id or self._boot_id)
+        row = Row(_GATE, (*at, engine, str(old), str(new), reason, _json(evidence)), durable=True)
+        self._writer.put(row)
+
+    def record_operator(self, command: str, reason: str, who: str, *, boot_id: str = "") -> None:
+        """Record an operator's command, synced to the disk."""
+        at = (self._wall(), boot_id or self._boot_id)
+        self._writer.put(Row(_OPERATOR, (*at, command, reason, who), durable=True))
+
+    def record_mark(self, mark: str, summary: str, *, boot_id: str = "") -> None:
+        """Record what happened to the agent itself: a start, a stop, a new profile."""
+        self._writer.put(Row(_MARK, (self._wall(), boot_id or self._boot_id, mark, summary)))
+
+    def history(self, since_wall_s: float, limit: int = 1000) -> list[dict[str, Any]]:
+        """The newest `limit` entries since a time (wall clock), oldest first. Raises SourceUnavailable.
+
+        Each has `kind` (result, gate, operator, mark), `wall_s`, `boot_id` and what its table holds.
+        """
+        return read_history(self.path, since_wall_s, limit)
+
+    def last_results(self, boot_id: str) -> list[Result]:
+        """The newest results of this boot, to be carried over a restart. Raises SourceUnavailable."""
+        return read_latest(self.path, boot_id)
+
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until all that was recorded is committed; False if not in time, or if entries were dropped."""
+        return self._writer.flush(timeout_s)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Write what is left and end the thread; gives up after `timeout_s`."""
+        self._writer.close(timeout_s)
+
+
+def _json(value: object) -> str:
+    """JSON text; what JSON cannot hold is kept as its text, because a journal entry must not fail."""
+    try:
+        return json.dumps(value, default=str, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps(repr(value))
