@@ -40,8 +40,8 @@ class LiveClock:
 class ReplayClock:
     """This machine's time under the boot id of a captured node.
 
-    The monotonic time is the real one and not the captured one, so that it never runs backwards when the agent is
-    restarted on the same node folder.
+    The monotonic time is the real one and not the captured one, so that it never runs backwards when the
+    agent is restarted on the same node folder.
     """
 
     def __init__(self, boot_id: str) -> None:

@@ -1,4 +1,4 @@
-"""JSON and YAML files that people and other programs wrote: read within limits, every fault one ConfigError."""
+"""JSON and YAML files that others wrote: read within limits, every fault becomes one ConfigError."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def read_bounded(path: Path, limit_b: int = DOCUMENT_LIMIT_B) -> str:
         with path.open("rb") as file:
             data = file.read(limit_b + 1)
     except (OSError, ValueError) as cause:
-        raise ConfigError(f"cannot read it: {getattr(cause, 'strerror', None) or cause}", where=where) from cause
+        reason = getattr(cause, "strerror", None) or cause
+        raise ConfigError(f"cannot read it: {reason}", where=where) from cause
     if len(data) > limit_b:
         raise ConfigError(f"is longer than {limit_b} bytes", where=where)
     try:
@@ -34,7 +35,7 @@ def read_bounded(path: Path, limit_b: int = DOCUMENT_LIMIT_B) -> str:
         raise ConfigError(f"is not UTF-8 text (byte {cause.start})", where=where) from cause
 
 
-def read_json(path: Path) -> Any:  # noqa: ANN401 (validated by the caller)
+def read_json(path: Path) -> Any:
     """A JSON document; NaN, infinities and repeated keys are refused. Raises ConfigError."""
     text = read_bounded(path)
     try:
@@ -47,7 +48,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 (validated by the caller)
         raise ConfigError(f"is not JSON: {cause}", where=str(path)) from cause
 
 
-def read_yaml(path: Path) -> Any:  # noqa: ANN401 (validated by the caller)
+def read_yaml(path: Path) -> Any:
     """A YAML document of plain values; aliases and repeated keys are refused. Raises ConfigError."""
     text = read_bounded(path)
     try:
@@ -72,6 +73,8 @@ def one_problem(error: ValidationError, data: object, where: str) -> ConfigError
     problem = problem[0].lower() + problem[1:]
     if first["type"] == "extra_forbidden":
         problem = "this key is unknown"
+    elif first["type"] in ("model_type", "dict_type"):
+        problem = f"should be keys with values, not {str(first['input'])[:40]!r}"
     elif first["type"] == "missing":
         problem = f"{'.'.join([*keys, str(first['loc'][-1])])} is missing"
         keys = []
@@ -83,16 +86,13 @@ def one_problem(error: ValidationError, data: object, where: str) -> ConfigError
 
 
 def real_keys(location: Sequence[int | str], data: object) -> list[str]:
-    """The parts of pydantic's location that are keys of the document; it also names the branches of unions."""
+    """The parts of pydantic's location that are keys of the document; others are branches of unions."""
     keys: list[str] = []
     for part in location:
-        if isinstance(data, dict) and part in data:
-            data = data[part]
-        elif isinstance(data, list) and isinstance(part, int) and 0 <= part < len(data):
-            data = data[part]
-        else:
-            continue
-        keys.append(str(part))
+        in_list = isinstance(data, list) and isinstance(part, int) and 0 <= part < len(data)
+        if in_list or (isinstance(data, dict) and part in data):
+            data = data[part]  # type: ignore[index]
+            keys.append(str(part))
     return keys
 
 
@@ -114,8 +114,8 @@ class _PlainLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", event.start_mark)
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:

@@ -6,7 +6,6 @@ https://www.kernel.org/doc/html/latest/admin-guide/sysfs-rules.html
 from __future__ import annotations
 
 import errno
-import os
 import re
 from pathlib import Path
 
@@ -38,12 +37,12 @@ class SysTree:
 
     def __init__(self, root: Path = Path("/")) -> None:
         """Take every path as relative to `root`."""
-        self._root = os.fspath(root)
+        self._root = root
 
     def text(self, path: str) -> str:
         """The file's text, stripped. Raises DeviceAbsent, SourceUnavailable, ParseError."""
         try:
-            with open(self._full(path), "rb") as file:
+            with self._full(path).open("rb") as file:
                 data = file.read(_LIMIT_B + 1)
         except OSError as cause:
             raise _source_error(path, cause) from cause
@@ -61,14 +60,14 @@ class SysTree:
     def names(self, path: str) -> list[str]:
         """Names in a directory, sorted. Raises DeviceAbsent, SourceUnavailable."""
         try:
-            return sorted(os.listdir(self._full(path)))
+            return sorted(child.name for child in self._full(path).iterdir())
         except OSError as cause:
             raise _source_error(path, cause) from cause
 
     def exists(self, path: str) -> bool:
         """Whether the path exists. Raises SourceUnavailable when that cannot be told."""
         try:
-            os.stat(self._full(path))
+            self._full(path).stat()
         except OSError as cause:
             error = _source_error(path, cause)
             if isinstance(error, DeviceAbsent):
@@ -81,16 +80,16 @@ class SysTree:
     def link_target(self, path: str) -> str:
         """What a symbolic link points to, as it is written. Raises DeviceAbsent, SourceUnavailable."""
         try:
-            return os.readlink(self._full(path))
+            return str(self._full(path).readlink())
         except OSError as cause:
             if cause.errno == errno.EINVAL:
                 raise DeviceAbsent(f"/{path} is not a symbolic link") from cause
             raise _source_error(path, cause) from cause
 
-    def _full(self, path: str) -> str:
+    def _full(self, path: str) -> Path:
         if not is_plain_path(path):
             raise DeviceAbsent(f"{path!r} cannot be a path under the root")
-        return os.path.join(self._root, path)
+        return self._root / path
 
 
 def _source_error(path: str, cause: OSError) -> SourceError:

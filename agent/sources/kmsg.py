@@ -52,8 +52,9 @@ class _DevKmsg:
 class KmsgFollower:
     """The kernel log of this boot, followed by a thread; `on_event` is called from it, within milliseconds.
 
-    A record that was overwritten before it was read, or is garbled, is missing evidence: from then on records() raises until an
-    operator has looked at the log and cleared it. The same when the thread has died.
+    A record that was overwritten before it was read, or is garbled, is missing evidence: from then on
+    records() raises until an operator has looked at the log and cleared it. Once the thread has died it
+    raises for good.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class KmsgFollower:
         except ParseError:
             self._lose()
             return
-        # printk's clock drifts from CLOCK_BOOTTIME by seconds over weeks: a record that arrives now is dated now.
+        # printk's clock drifts from CLOCK_BOOTTIME by seconds over weeks: what arrives now is dated now.
         live = self._backlog_read.is_set()
         mono_s = now_mono_s if live else min(record.mono_s, now_mono_s)
         for kind in self._log.add(KmsgRecord(record.seq, mono_s, record.level, record.text)):

@@ -84,8 +84,9 @@ class KmsgLog:
     def records(self) -> Sequence[KmsgRecord]:
         """Oldest first, minus cleared ones."""
         with self._lock:
-            kept = [r for records in self._by_key.values() for r in records if r.mono_s > self._cleared_mono_s]
-        return sorted(kept, key=lambda record: record.seq)
+            kept = [record for records in self._by_key.values() for record in records]
+            after_mono_s = self._cleared_mono_s
+        return sorted((r for r in kept if r.mono_s > after_mono_s), key=lambda record: record.seq)
 
     def clear(self, up_to_mono_s: float) -> None:
         """Forget records up to a time."""

@@ -1,4 +1,4 @@
-"""Driver statistics of an interface: the ioctls ETHTOOL_GSSET_INFO, GSTRINGS, GSTATS (include/uapi/linux/ethtool.h)."""
+"""Driver statistics of an interface (include/uapi/linux/ethtool.h: ETHTOOL_GSSET_INFO, GSTRINGS, GSTATS)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ETHTOOL_GSSET_INFO = 0x37
 ETH_SS_STATS = 1
 _NAME_B = 32
 _VALUE_B = 8
-#: The kernel copies as many values as the driver has *now*, whatever we asked for; a driver may grow in between.
+#: The kernel copies as many values as the driver has *now*, whatever was asked for; it may have more by then.
 _SLACK = 8192
 
 
@@ -26,7 +26,8 @@ def read_stats(netdev: str) -> dict[str, int]:
     check_name(netdev)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as opened:
         count = _count(opened, netdev)
-        names = _call(opened, netdev, struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_STATS, count), count * _NAME_B)
+        ask_names = struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_STATS, count)
+        names = _call(opened, netdev, ask_names, count * _NAME_B)
         values = _call(opened, netdev, struct.pack("=II", ETHTOOL_GSTATS, count), count * _VALUE_B)
     return parse_stats(names, values)
 

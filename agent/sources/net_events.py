@@ -1,4 +1,4 @@
-"""LinkFollower: a thread on the rtnetlink link group that tells at once when an interface changes (rtnetlink(7))."""
+"""LinkFollower: a thread on the link group of rtnetlink(7) that tells at once when an interface changes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _DUMP_SEQUENCE = 0x6E676174
 class LinkFollower:
     """Calls `on_event("net.link")` when state, carrier or MTU of an interface changes, or one comes or goes.
 
-    It only makes checks run earlier; they read the state themselves. When the socket fails it is opened anew and
-    the event is sent, because a change may have been missed.
+    It only makes checks run earlier; they read the state themselves. When the socket fails it is opened anew
+    and the event is sent, because a change may have been missed.
     """
 
     def __init__(self, on_event: Callable[[str], None]) -> None:
@@ -80,7 +80,7 @@ class LinkFollower:
         opened.send(get_link_request(_DUMP_SEQUENCE, None, NLM_F_REQUEST | NLM_F_DUMP))
         self._following.set()
         while True:
-            ready, _, _ = select.select([opened, self._wake[0]], [], [])
+            ready, _, _ = select.select([opened.fileno(), self._wake[0]], [], [])
             if self._wake[0] in ready:
                 return True
             try:

@@ -102,7 +102,7 @@ def open_socket(groups: int = 0) -> socket.socket:
 
 
 def ask(what: str, request: bytes) -> bytes:
-    """Send one request that has one answer. Raises DeviceAbsent, NotSupported, SourceTimeout, SourceUnavailable.
+    """Send one request that has one answer. Raises SourceErrors.
 
     A socket for each request costs 20 us and spares every kind of shared state between threads.
     """

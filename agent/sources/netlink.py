@@ -1,4 +1,4 @@
-"""LiveNet: interfaces of this machine over netlink and ethtool; one file for each kind of reading (net_*.py)."""
+"""LiveNet: interfaces of this machine over netlink and ethtool; each kind of reading has its net_*.py."""
 
 from __future__ import annotations
 

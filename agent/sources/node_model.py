@@ -5,6 +5,7 @@ A refused value is `{"error": NAME}` in place of the value, of a group of values
 
 from __future__ import annotations
 
+from types import GenericAlias
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_model
@@ -25,7 +26,7 @@ class Document(BaseModel):
 
 
 class Refused(Document):
-    """An error in place of a value; the name is NVML's without NVML_ERROR_, or NOT_SUPPORTED, ABSENT, TIMEOUT."""
+    """An error in place of a value, named as NVML does without NVML_ERROR_; besides ABSENT and MISSING."""
 
     error: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
 
@@ -39,7 +40,7 @@ def _tag(value: object) -> str:
     return "refused" if is_refused(value) else "value"
 
 
-def _or_refused(kind: Any) -> Any:  # noqa: ANN401 (a type made at run time)
+def _or_refused(kind: Any) -> Any:
     return Annotated[Annotated[kind, Tag("value")] | Annotated[Refused, Tag("refused")], Discriminator(_tag)]
 
 
@@ -53,7 +54,7 @@ _FIELD_TYPES: dict[str, Any] = {
 }
 
 
-def _group_type(group: NvmlGroup) -> Any:  # noqa: ANN401 (a type made at run time)
+def _group_type(group: NvmlGroup) -> Any:
     """The type of one group: each field of GROUP_FIELDS, whose description begins with its type."""
     fields: dict[str, Any] = {
         name: (_or_refused(_FIELD_TYPES[text.replace(",", " ").split()[0]]), None)
@@ -85,12 +86,14 @@ class System(Document):
 
 
 _GROUPS: dict[str, Any] = {group.value: (_group_type(group), None) for group in NvmlGroup}
+_CALL_TIMES: dict[str, Any] = {group.value: (Number, None) for group in NvmlGroup}
+CallTimes = create_model("CallTimes", __base__=Document, **_CALL_TIMES)
 #: One GPU: who it is, its groups, and how long a read of each group took when it was captured.
 Gpu = create_model(
     "Gpu",
     __base__=Document,
     identity=(Identity, ...),
-    call_us=(dict[NvmlGroup, Number], Field(default_factory=dict, strict=False)),
+    call_us=(CallTimes, None),
     **_GROUPS,
 )
 
@@ -130,7 +133,7 @@ class NvmlDocument(Document):
     """nvml.json."""
 
     system: _or_refused(System)  # type: ignore[valid-type]
-    gpus: Annotated[list[Gpu], Field(max_length=1024)]  # type: ignore[valid-type]
+    gpus: Annotated[list[Gpu], Field(max_length=1024)]
 
 
 class NodeMeta(Document):
@@ -153,4 +156,6 @@ class NodeMeta(Document):
 GPU: TypeAdapter[Any] = TypeAdapter(_or_refused(Gpu))
 SYSTEM: TypeAdapter[Any] = TypeAdapter(_or_refused(System))
 NETDEV: TypeAdapter[Any] = TypeAdapter(_or_refused(Netdev))
-NET: TypeAdapter[Any] = TypeAdapter(dict[Annotated[str, Field(pattern=r"^[^/\s]{1,15}$")], _or_refused(Netdev)])
+_NetdevName = Annotated[str, Field(pattern=r"^[^/\s]{1,15}$")]
+_NetTypes: Any = GenericAlias(dict, (_NetdevName, _or_refused(Netdev)))
+NET: TypeAdapter[Any] = TypeAdapter(_NetTypes)

@@ -1,0 +1,61 @@
+"""LiveSources: this machine, and the threads that follow its kernel log and its network interfaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.node_profile import NodeProfile
+from agent.sources import Sources
+from agent.sources.clock import LiveClock
+from agent.sources.engine import EngineBoard
+from agent.sources.fs import SysTree
+from agent.sources.kmsg import KmsgFollower
+from agent.sources.net_events import LinkFollower
+from agent.sources.netlink import LiveNet
+from agent.sources.nvml import NvmlProcess
+
+NVML_DEADLINE_S = 2.0
+
+
+class LiveSources:
+    """The live bundle. A part that this machine lacks raises when it is read, never when it is started."""
+
+    def __init__(self, on_event: Callable[[str], None] | None, root: Path) -> None:
+        """Build the bundle; threads begin at start()."""
+        clock = LiveClock(root)
+        self._nvml = NvmlProcess(deadline_s=NVML_DEADLINE_S)
+        self._kmsg = KmsgFollower(clock, on_event=on_event, path=root / "dev/kmsg")
+        self._links = LinkFollower(on_event) if on_event else None
+        self.sources = Sources(
+            clock=clock,
+            tree=SysTree(root),
+            nvml=self._nvml,
+            net=LiveNet(),
+            kmsg=self._kmsg,
+            engines=EngineBoard(on_event),
+        )
+
+    def start(self) -> None:
+        """Start the followers."""
+        self._kmsg.start()
+        if self._links:
+            self._links.start()
+
+    def close(self) -> None:
+        """Stop the followers and the NVML process."""
+        if self._links:
+            self._links.close()
+        self._kmsg.close()
+        self._nvml.close()
+
+
+def live_sources(
+    profile: NodeProfile | None = None,
+    *,
+    on_event: Callable[[str], None] | None = None,
+    root: Path = Path("/"),
+) -> LiveSources:
+    """This machine's sources; `on_event(kind)` is called from any thread. The profile changes nothing yet."""
+    del profile
+    return LiveSources(on_event, root)

@@ -1,0 +1,156 @@
+"""NodeFolder: a captured node as a folder of files, read whole and validated before anything is replayed.
+
+node.yaml, nvml.json; where captured net.json, kmsg.txt, root/, links.json; profile.yaml, scenarios/.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from agent.errors import ConfigError, ParseError
+from agent.sources import KmsgRecord
+from agent.sources.documents import one_problem, read_bounded, read_json, read_yaml
+from agent.sources.fs import is_plain_path
+from agent.sources.kmsg_records import parse_line
+from agent.sources.node_model import NET, NodeMeta, NvmlDocument, is_refused
+
+_FILE_LIMIT_B = 1 << 20
+_FILES_LIMIT = 50_000
+_LINKS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFolder:
+    """A validated node folder; documents are plain JSON data. `None` means that the part was not captured."""
+
+    path: Path
+    meta: NodeMeta
+    nvml: Mapping[str, Any]
+    net: Mapping[str, Any] | None
+    files: Mapping[str, str] | None
+    links: Mapping[str, str]
+    kmsg: tuple[KmsgRecord, ...] | None
+    profile: Path | None
+    scenarios: Mapping[str, Path]
+
+
+def load_node_folder(path: Path) -> NodeFolder:
+    """Read and validate a node folder. Raises ConfigError naming file and key."""
+    try:
+        is_folder = path.is_dir()
+    except (OSError, ValueError):
+        is_folder = False
+    if not is_folder:
+        raise ConfigError(
+            "is not a folder", where=str(path), remedy="give the folder that `nodegate capture` wrote"
+        )
+    profile = path / "profile.yaml"
+    files = _read_root(path / "root") if (path / "root").is_dir() else None
+    return NodeFolder(
+        path=path,
+        meta=_read_meta(path / "node.yaml"),
+        nvml=_read_nvml(path / "nvml.json"),
+        net=_read_net(path / "net.json") if (path / "net.json").exists() else None,
+        files=files,
+        links=_read_links(path / "links.json", files or {}) if (path / "links.json").exists() else {},
+        kmsg=_read_kmsg(path / "kmsg.txt") if (path / "kmsg.txt").exists() else None,
+        profile=profile if profile.exists() else None,
+        scenarios={file.stem: file for file in sorted((path / "scenarios").glob("*.yaml"))},
+    )
+
+
+def _read_meta(path: Path) -> NodeMeta:
+    data = read_yaml(path)
+    try:
+        return NodeMeta.model_validate(data)
+    except ValidationError as error:
+        raise one_problem(error, data, str(path)) from error
+
+
+def _read_nvml(path: Path) -> dict[str, Any]:
+    data: Any = read_json(path)
+    try:
+        NvmlDocument.model_validate(data)
+    except ValidationError as error:
+        raise one_problem(error, data, str(path)) from error
+    seen: dict[str, int] = {}
+    for i, gpu in enumerate(data["gpus"]):
+        uuid = gpu["identity"]["uuid"]
+        if uuid is None:
+            continue
+        if uuid in seen:
+            raise ConfigError(f"gpus.{i}.identity.uuid: is also that of gpus.{seen[uuid]}", where=str(path))
+        seen[uuid] = i
+    valid: dict[str, Any] = data
+    return valid
+
+
+def _read_net(path: Path) -> dict[str, Any]:
+    data: Any = read_json(path)
+    try:
+        NET.validate_python(data)
+    except ValidationError as error:
+        raise one_problem(error, data, str(path)) from error
+    missing = {"error": "MISSING"}
+    return {
+        name: netdev
+        if is_refused(netdev)
+        else {part: netdev.get(part, missing) for part in ("link", "ethtool", "dcb")}
+        for name, netdev in data.items()
+    }
+
+
+def _read_root(root: Path) -> dict[str, str]:
+    """Every file under root/ by its path there."""
+    files: dict[str, str] = {}
+    for folder, folders, names in os.walk(root, onerror=_walk_error):
+        for name in [*folders, *names]:
+            path = Path(folder, name)
+            if path.is_symlink():
+                raise ConfigError(
+                    "symbolic links are not allowed here", where=str(path), remedy="write them to links.json"
+                )
+        for name in sorted(names):
+            if len(files) >= _FILES_LIMIT:
+                raise ConfigError(f"holds more than {_FILES_LIMIT} files", where=str(root))
+            path = Path(folder, name)
+            files[path.relative_to(root).as_posix()] = read_bounded(path, _FILE_LIMIT_B).strip()
+    return files
+
+
+def _walk_error(cause: OSError) -> None:
+    raise ConfigError(f"cannot read it: {cause.strerror}", where=str(cause.filename)) from cause
+
+
+def _read_links(path: Path, files: Mapping[str, str]) -> dict[str, str]:
+    data = read_json(path)
+    try:
+        links = _LINKS.validate_python(data, strict=True)
+    except ValidationError as error:
+        raise one_problem(error, data, str(path)) from error
+    for link, target in links.items():
+        if not is_plain_path(link):
+            raise ConfigError(f"{link!r} is not a path under the root", where=str(path))
+        if not target or "\0" in target or len(target) > 4096:
+            raise ConfigError(f"{link}: {target[:40]!r} cannot be what a link points to", where=str(path))
+        if link in files:
+            raise ConfigError(f"{link}: is also a file under root/", where=str(path))
+    return links
+
+
+def _read_kmsg(path: Path) -> tuple[KmsgRecord, ...]:
+    records: list[KmsgRecord] = []
+    for number, line in enumerate(read_bounded(path).split("\n"), start=1):
+        if not line or line.startswith(" "):  # dictionary lines of the record before
+            continue
+        try:
+            records.append(parse_line(line))
+        except ParseError as cause:
+            raise ConfigError(str(cause), where=f"{path}:{number}") from cause
+    return tuple(sorted(records, key=lambda record: record.seq))

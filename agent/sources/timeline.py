@@ -1,0 +1,220 @@
+"""Timeline: a captured node's values at any moment of a scenario. Pure; all is validated when it is built.
+
+Values are kept in units that are read as one: NVML's system part, one GPU, one interface, one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from agent.errors import ConfigError
+from agent.sources.documents import one_problem
+from agent.sources.fs import is_plain_path
+from agent.sources.node_folder import NodeFolder
+from agent.sources.node_model import GPU, NETDEV, SYSTEM, is_refused
+from agent.sources.scenario import Change, Edit, Scenario
+
+Unit = tuple[str, ...]
+Keys = tuple[str, ...]
+SYSTEM_UNIT: Unit = ("nvml", "system")
+#: Value of a folder's or a link's unit that is there; None when it is gone.
+THERE = True
+
+
+class _PathProblem(Exception):
+    """A path that cannot be followed; becomes a ConfigError with the place in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    """A value on its way: a ramp to `target` over `ramp_s`, or growth of `per_s`."""
+
+    at_s: float
+    start: int | float
+    target: int | float = 0
+    ramp_s: float = 0.0
+    per_s: float | None = None
+
+    def value(self, elapsed_s: float) -> int | float:
+        past_s = elapsed_s - self.at_s
+        if self.per_s is not None:
+            moved = self.start + self.per_s * past_s
+        else:
+            moved = self.start + (self.target - self.start) * min(1.0, past_s / self.ramp_s)
+        whole = isinstance(self.start, int) and (self.per_s is not None or isinstance(self.target, int))
+        return int(moved // 1) if whole else moved
+
+
+class Timeline:
+    """Captured values with a scenario over them."""
+
+    def __init__(self, folder: NodeFolder, scenario: Scenario) -> None:
+        """Check every edit against the capture. Raises ConfigError naming the scenario file and the key."""
+        self._base = base_units(folder)
+        self._netdevs = sorted(folder.net or {}, key=len, reverse=True)
+        self._edits: dict[Unit, list[tuple[Edit, Keys]]] = {}
+        for edit in scenario.edits:
+            try:
+                unit, keys = self.locate(edit.path)
+                self._edits.setdefault(unit, []).append((edit, keys))
+                self._validate(unit)
+            except _PathProblem as cause:
+                raise ConfigError(f"{edit.key}: {cause}", where=scenario.where) from cause
+
+    def edited_files(self) -> list[str]:
+        """Paths of files and folders that the scenario changes at some time."""
+        return [unit[1] for unit in self._edits if unit[0] == "files"]
+
+    def value(self, unit: Unit, elapsed_s: float) -> Any:
+        """A private copy of a unit's value, `elapsed_s` seconds into the scenario; None when it is gone."""
+        return self._fold(unit, elapsed_s)
+
+    def locate(self, path: str) -> tuple[Unit, Keys]:
+        """The unit that a path is in, and the keys below it."""
+        if "/" in path:
+            if not is_plain_path(path):
+                raise _PathProblem("is not a path under the root; write it without a leading slash")
+            return ("files", path), ()
+        parts = path.split(".")
+        if parts[0] == "net":
+            rest = path[len("net.") :]
+            for netdev in self._netdevs:
+                if rest == netdev or rest.startswith(f"{netdev}."):
+                    keys = rest[len(netdev) + 1 :]
+                    return ("net", netdev), tuple(keys.split(".")) if keys else ()
+            raise _PathProblem("there is no such interface in this capture")
+        length = 2 if parts[:2] == list(SYSTEM_UNIT) else 3
+        unit = tuple(parts[:length])
+        if parts[0] != "nvml" or unit not in self._base:
+            raise _PathProblem("there is no such path; use nvml.system, nvml.gpus.N, net.NAME or a file")
+        return unit, tuple(parts[length:])
+
+    def _fold(self, unit: Unit, elapsed_s: float) -> Any:
+        state = _copy(self._base.get(unit))
+        moving: dict[Keys, _Moving] = {}
+        for edit, keys in self._edits.get(unit, ()):
+            if edit.at_s > elapsed_s:
+                break
+            if edit.change in (Change.RAMP, Change.RATE):
+                state = _settle(state, moving, edit.at_s)
+                moving[keys] = _start(edit, _get(state, keys))
+                continue
+            moving = {held: how for held, how in moving.items() if held[: len(keys)] != keys}
+            value = self._captured(unit, keys) if edit.change is Change.RESET else _copy(edit.value)
+            state = _put(state, keys, value)
+        return _settle(state, moving, elapsed_s)
+
+    def _captured(self, unit: Unit, keys: Keys) -> Any:
+        return _copy(_get(self._base.get(unit), keys)) if keys else _copy(self._base.get(unit))
+
+    def _validate(self, unit: Unit) -> None:
+        """Check the unit as its newest edit leaves it."""
+        edit, keys = self._edits[unit][-1]
+        if unit[0] == "files":
+            _validate_file(edit, self._base.get(unit))
+            self._fold(unit, edit.at_s)
+            return
+        if keys[:1] == ("ethtool",) and len(keys) == 2:
+            _get(self._base[unit], keys)  # any name passes the schema, so a misspelt one would too
+        data = self._fold(unit, edit.at_s + edit.ramp_s)
+        if data is None and unit != SYSTEM_UNIT:  # the GPU or the interface is gone
+            return
+        try:
+            _adapter(unit).validate_python(data)
+        except ValidationError as error:
+            raise _PathProblem(one_problem(error, data, "value").args[0]) from error
+
+
+def base_units(folder: NodeFolder) -> dict[Unit, Any]:
+    """The captured values by unit."""
+    units: dict[Unit, Any] = {SYSTEM_UNIT: folder.nvml["system"]}
+    units.update({("nvml", "gpus", str(i)): gpu for i, gpu in enumerate(folder.nvml["gpus"])})
+    units.update({("net", name): netdev for name, netdev in (folder.net or {}).items()})
+    for path in [*(folder.files or {}), *folder.links]:
+        parents = path.split("/")[:-1]
+        units.update({("files", "/".join(parents[: i + 1])): THERE for i in range(len(parents))})
+    units.update({("files", path): THERE for path in folder.links})
+    units.update({("files", path): text for path, text in (folder.files or {}).items()})
+    return units
+
+
+def _adapter(unit: Unit) -> TypeAdapter[Any]:
+    if unit == SYSTEM_UNIT:
+        return SYSTEM
+    return GPU if unit[0] == "nvml" else NETDEV
+
+
+def _validate_file(edit: Edit, base: object) -> None:
+    if edit.change is Change.RAMP or (edit.change is Change.SET and not isinstance(edit.value, str | None)):
+        raise _PathProblem("a file is set under `files`, to text or null")
+    if edit.change is Change.SET and base is THERE and edit.value is not None:
+        raise _PathProblem("is a folder or a link in this capture; only null (gone) can be set")
+
+
+def _start(edit: Edit, now: object) -> _Moving:
+    """The movement that begins with an edit."""
+    if isinstance(now, str):
+        now = _number_in_file(now)
+    if isinstance(now, bool) or not isinstance(now, int | float):
+        raise _PathProblem(f"only a number can move, and this is {_short(now)}")
+    if edit.change is Change.RATE:
+        return _Moving(edit.at_s, now, per_s=edit.value)
+    if isinstance(edit.value, bool) or not isinstance(edit.value, int | float):
+        raise _PathProblem(f"ramp_s needs a number to move to, and this is {_short(edit.value)}")
+    return _Moving(edit.at_s, now, target=edit.value, ramp_s=edit.ramp_s)
+
+
+def _number_in_file(text: str) -> object:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
+
+
+def _short(value: object) -> str:
+    return repr(value)[:40]
+
+
+def _settle(state: Any, moving: Mapping[Keys, _Moving], elapsed_s: float) -> Any:
+    for keys, how in moving.items():
+        value: int | float | str = how.value(elapsed_s)
+        state = _put(state, keys, str(value) if not keys else value)  # without keys it is a file's text
+    return state
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value
+
+
+def _get(value: Any, keys: Keys) -> Any:
+    for i, key in enumerate(keys):
+        if is_refused(value):
+            raise _PathProblem(f"{'.'.join(keys[:i])} is refused ({value['error']}) at that time")
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.isascii() and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            raise _PathProblem(f"there is no {key!r} in this capture")
+    return value
+
+
+def _put(state: Any, keys: Keys, value: Any) -> Any:
+    """The state with one value replaced; a new key is allowed here, the schema judges it afterwards."""
+    if not keys:
+        return value
+    parent = _get(state, keys[:-1])
+    if is_refused(parent) or not isinstance(parent, dict | list):
+        _get(parent, keys[-1:])
+        raise _PathProblem(f"there is no {keys[-1]!r} in this capture")
+    if isinstance(parent, dict):
+        parent[keys[-1]] = value
+    else:
+        _get(parent, keys[-1:])
+        parent[int(keys[-1])] = value
+    return state
