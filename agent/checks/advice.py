@@ -1,0 +1,35 @@
+"""What to do about a finding, worded once: one imperative sentence, and a play's tag if one repairs it."""
+
+from __future__ import annotations
+
+from agent.model import Action, ActionKind
+
+
+def play(tag: str, hint: str) -> Action:
+    """A play repairs it; `tag` is its ansible tag (gpu, nic, roce, sysctl)."""
+    return Action(ActionKind.APPLY_PLAY, hint, tag)
+
+
+def person(hint: str) -> Action:
+    """A person has to look; no play and no reset repairs it."""
+    return Action(ActionKind.NONE, hint)
+
+
+def reseat(hint: str) -> Action:
+    """Hands on the hardware."""
+    return Action(ActionKind.RESEAT_OR_REPLACE, hint)
+
+
+REBOOT = Action(
+    ActionKind.REBOOT,
+    "Drain and reboot the node; if it comes back after the reboot, reseat or replace the GPU.",
+)
+RESET_GPU = Action(
+    ActionKind.RESET_GPU,
+    "Stop the engine and reset the GPU (nvidia-smi -r); reboot the node if the reset is refused.",
+)
+RESTART_ENGINE = Action(ActionKind.RESTART_ENGINE, "Restart the engine that used this GPU.")
+SUPPORT = Action(ActionKind.CONTACT_SUPPORT, "Open a case with the vendor and attach an evidence bundle.")
+RECORD_PINS = person(
+    "If the GPU was changed on purpose, accept the new pins; otherwise put the right GPU back."
+)

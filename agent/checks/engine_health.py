@@ -1,0 +1,118 @@
+"""engine.health: does the engine really answer? Its process, its /health and, above all, a canary completion.
+
+/health of vLLM answers 200 while EngineCore hangs, and a busy engine times out although it lives: so the
+canary, judged by its content and by the progress of the token counters, has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from agent.checks.registry import Limits, check, each
+from agent.errors import ParseError, SourceUnavailable
+from agent.model import Action, ActionKind, EnginePhase, Finding, Phase, ServingClass, Verdict
+from agent.node_profile import Engine, Mode, NodeProfile
+from agent.sources import CanaryReport, CanaryVerdict, EngineObservation, Sources
+
+_RESTART = Action(
+    ActionKind.RESTART_ENGINE,
+    "Read the engine's log; the agent restarts it, or use nodegate engine restart.",
+)
+_REBOOT = Action(ActionKind.REBOOT, "Reboot the node: a process of the engine survived SIGKILL.")
+_RUNNING = frozenset({EnginePhase.UP, EnginePhase.WARM})
+#: Clocks of one machine agree better than this; a report from further in the future is no evidence.
+FUTURE_S = 1.0
+
+
+class HealthLimits(Limits):
+    """Tolerances of engine.health."""
+
+    slack_s: float = Field(
+        5.0,
+        description="Seconds beyond canary period and deadline after which a canary is stale",
+        ge=0,
+        le=60,
+    )
+
+
+def _no_engine(profile: NodeProfile) -> str | None:
+    if profile.mode is Mode.OBSERVE:
+        return "mode observe watches no engine"
+    return None if profile.engines else "the profile has no engines"
+
+
+@check(
+    "engine.health",
+    title="Engine answers",
+    source="process of the engine, GET /health, GET /metrics, canary completion",
+    serving_class=ServingClass.IMMEDIATE,
+    limits=HealthLimits,
+    phases=(Phase.SERVING,),
+    period_s=1.0,
+    deadline_s=2.0,
+    clear_for_s=0.0,
+    unknown_for_s=0.0,
+    waivable=False,
+    triggers=("engine",),
+    skip=_no_engine,
+    action=_RESTART,
+)
+def engine_health(sources: Sources, profile: NodeProfile, limits: HealthLimits) -> Iterator[Finding]:
+    """Each engine's process must run and its newest canary must have succeeded not long ago."""
+    engines = [(f"engine:{name}", (name, engine)) for name, engine in profile.engines.items()]
+    yield from each(engines, lambda subject, item: _judge(subject, item[0], item[1], sources, limits))
+
+
+def _judge(subject: str, name: str, engine: Engine, sources: Sources, limits: HealthLimits) -> Finding:
+    seen = sources.engines.observe(name)
+    phase = seen.status.phase
+    if phase not in _RUNNING:
+        words = "no engine process" if phase is EnginePhase.ABSENT else f"engine is {phase.value}"
+        why = f": {seen.status.reason}" if seen.status.reason else ""
+        action = _REBOOT if phase is EnginePhase.UNKILLABLE else _RESTART
+        return Finding(subject, Verdict.FAIL, f"{words}{why}", phase.value, "up", action=action)
+    now_mono_s = sources.clock.mono_s()
+    canary = seen.canary
+    if _unhealthy_since(seen, canary):
+        return Finding(
+            subject, Verdict.FAIL, "/health says that the engine is dead", "unhealthy", "ok", action=_RESTART
+        )
+    if canary is None:
+        raise SourceUnavailable("no canary has ended yet")
+    age_s = now_mono_s - canary.ended_mono_s
+    oldest_s = engine.canary.period_s + engine.canary.deadline_s + limits.slack_s
+    if not age_s >= -FUTURE_S:
+        raise ParseError(f"the canary ended {-age_s:.1f} s in the future")
+    if age_s > oldest_s:
+        raise SourceUnavailable(
+            f"the newest canary is {age_s:.0f} s old, at most {oldest_s:.0f} s is current"
+        )
+    return _judge_canary(subject, canary)
+
+
+def _unhealthy_since(seen: EngineObservation, canary: CanaryReport | None) -> bool:
+    """Whether /health failed and no canary has shown life since: the newer evidence counts."""
+    if seen.health_ok is not False:
+        return False
+    alive = canary is not None and canary.verdict in (CanaryVerdict.OK, CanaryVerdict.BUSY)
+    if canary is None or not alive or seen.health_mono_s is None:
+        return True
+    return canary.ended_mono_s < seen.health_mono_s
+
+
+def _judge_canary(subject: str, canary: CanaryReport) -> Finding:
+    why = f": {canary.reason}" if canary.reason else ""
+    took = f"{canary.latency_s:.2f} s"
+    if canary.verdict is CanaryVerdict.OK:
+        return Finding(subject, Verdict.PASS, f"canary answered in {took}", canary.verdict.value, "ok")
+    if canary.verdict is CanaryVerdict.BUSY:
+        summary = f"canary got no answer in {took} but tokens move: busy{why}"
+        return Finding(subject, Verdict.WARN, summary, canary.verdict.value, "ok")
+    words = {
+        CanaryVerdict.DEAD: f"canary got no answer in {took} and no token moved",
+        CanaryVerdict.WRONG: f"canary got a wrong answer after {took}",
+    }
+    text = words.get(canary.verdict, "canary ended in a way that is not known")
+    return Finding(subject, Verdict.FAIL, f"{text}{why}", str(canary.verdict), "ok", action=_RESTART)

@@ -1,0 +1,151 @@
+"""gpu.pins, gpu.model, host.driver: is it the right GPU in each slot, and the right driver?
+
+NVML: nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3, nvmlDeviceGetName,
+nvmlSystemGetDriverVersion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent.checks import advice
+from agent.checks.gpus import GpuSlot, judge_slots, no_gpus, slots, strangers
+from agent.checks.pci import normal_address
+from agent.checks.registry import Limits, check, unknown
+from agent.errors import DeviceLost, SourceError, SourceUnavailable
+from agent.model import Finding, ServingClass, Verdict
+from agent.node_profile import GpuPin, NodeProfile
+from agent.sources import Sources
+from agent.sources.gpu_reading import GpuIdentity
+
+
+def _no_pins(profile: NodeProfile) -> str | None:
+    return no_gpus(profile) or (None if profile.gpus.pins else "no GPU is pinned (nodegate pins record)")
+
+
+@check(
+    "gpu.pins",
+    title="Pinned GPU in each slot",
+    source="nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3",
+    serving_class=ServingClass.HARD,
+    period_s=10.0,
+    fail_for_s=10.0,
+    triggers=("nvml",),
+    skip=_no_pins,
+    action=advice.RECORD_PINS,
+)
+def gpu_pins(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
+    """Each pinned slot must hold its GPU, with the serial number and PCI address that the pin gives."""
+    found = slots(sources, profile)
+    try:
+        inventory = list(sources.nvml.inventory())
+    except SourceError as cause:
+        yield from (unknown(slot.subject, cause) for slot in found)
+        return
+    yield from judge_slots(found, lambda slot: _judge_pin(slot, inventory, profile))
+
+
+def _judge_pin(slot: GpuSlot, inventory: list[GpuIdentity], profile: NodeProfile) -> Finding:
+    pin = slot.pin
+    if pin is None:
+        text = "not pinned although other slots are"
+        return Finding(slot.subject, Verdict.WARN, text, expected="a pin", action=advice.RECORD_PINS)
+    new = strangers(inventory, profile)
+    if slot.identity is None and new:
+        at = ", ".join(f"{gpu.uuid} at {gpu.pci_bus_id}" for gpu in new)
+        summary = f"pinned {pin.uuid} is not in the node; not pinned anywhere: {at}"
+        return Finding(slot.subject, Verdict.FAIL, summary, new[0].uuid, pin.uuid, action=advice.RECORD_PINS)
+    uuid, gpu = slot.known()
+    problem = _serial_problem(slot, pin, gpu) or _address_problem(slot, pin, gpu)
+    if problem is not None:
+        return problem
+    if len(inventory) == profile.gpus.count and inventory[slot.number].uuid != uuid:
+        summary = f"{uuid} is at {gpu.pci_bus_id}, no longer number {slot.number} in PCI bus order"
+        return Finding(slot.subject, Verdict.WARN, summary, gpu.pci_bus_id, action=advice.RECORD_PINS)
+    return Finding(slot.subject, Verdict.PASS, f"{uuid} at {gpu.pci_bus_id}", uuid, pin.uuid)
+
+
+def _serial_problem(slot: GpuSlot, pin: GpuPin, gpu: GpuIdentity) -> Finding | None:
+    if pin.serial is None:
+        return None
+    if not gpu.serial:
+        raise SourceUnavailable("NVML gives no serial number to compare with the pin")
+    if gpu.serial == pin.serial:
+        return None
+    summary = f"serial number {gpu.serial}, pinned {pin.serial}"
+    return Finding(slot.subject, Verdict.FAIL, summary, gpu.serial, pin.serial, action=advice.RECORD_PINS)
+
+
+def _address_problem(slot: GpuSlot, pin: GpuPin, gpu: GpuIdentity) -> Finding | None:
+    if pin.pci_bus_id is None:
+        return None
+    if not gpu.pci_bus_id:
+        raise SourceUnavailable("NVML gives no PCI address to compare with the pin")
+    seen, want = normal_address(gpu.pci_bus_id), normal_address(pin.pci_bus_id)
+    if seen == want:
+        return None
+    summary = f"{pin.uuid} is at {seen}, pinned at {want}: PCI enumeration or the slot has changed"
+    return Finding(slot.subject, Verdict.FAIL, summary, seen, want, action=advice.RECORD_PINS)
+
+
+def _no_model(profile: NodeProfile) -> str | None:
+    return no_gpus(profile) or (None if profile.gpus.model else "the profile names no GPU model")
+
+
+@check(
+    "gpu.model",
+    title="GPU model",
+    source="nvmlDeviceGetName",
+    serving_class=ServingClass.SOFT,
+    period_s=60.0,
+    fail_for_s=60.0,
+    skip=_no_model,
+    action=advice.RECORD_PINS,
+)
+def gpu_model(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
+    """Every GPU must be of the model that the profile names."""
+
+    def judge(slot: GpuSlot) -> Finding:
+        _, gpu = slot.known()
+        if not gpu.name:
+            raise SourceUnavailable("NVML gives no product name")
+        verdict = Verdict.PASS if gpu.name == profile.gpus.model else Verdict.FAIL
+        text = gpu.name if verdict is Verdict.PASS else f"{gpu.name}, expected {profile.gpus.model}"
+        return Finding(slot.subject, verdict, text, gpu.name, profile.gpus.model, action=advice.RECORD_PINS)
+
+    yield from judge_slots(slots(sources, profile), judge)
+
+
+def _no_driver(profile: NodeProfile) -> str | None:
+    return no_gpus(profile) or (None if profile.driver_version else "the profile names no driver version")
+
+
+@check(
+    "host.driver",
+    title="NVIDIA driver version",
+    source="nvmlSystemGetDriverVersion",
+    serving_class=ServingClass.SOFT,
+    period_s=60.0,
+    fail_for_s=60.0,
+    skip=_no_driver,
+    action=advice.play("gpu", "Install the driver of the profile with the gpu play and reboot."),
+)
+def host_driver(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
+    """The loaded driver must be the one of the profile."""
+    try:
+        version = sources.nvml.system().driver_version
+    except DeviceLost as cause:
+        yield Finding("node", Verdict.UNKNOWN, f"{cause}: see gpu.lost")
+        return
+    except SourceError as cause:
+        yield unknown("node", cause)
+        return
+    if not version:
+        yield Finding("node", Verdict.UNKNOWN, "NVML gives no driver version")
+        return
+    same = version == profile.driver_version
+    text = f"driver {version}" if same else f"driver {version}, expected {profile.driver_version}"
+    repair = advice.play("gpu", f"Install driver {profile.driver_version} with the gpu play and reboot.")
+    yield Finding(
+        "node", Verdict.PASS if same else Verdict.FAIL, text, version, profile.driver_version, action=repair
+    )

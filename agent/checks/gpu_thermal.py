@@ -1,0 +1,108 @@
+"""gpu.thermal_margin: degrees left until the GPU slows itself down.
+
+NVML: nvmlDeviceGetMarginTemperature (driver 570 and newer) and, where that is missing or not to be believed,
+the slowdown threshold plus signed field 194 NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT minus the temperature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from agent.checks import advice
+from agent.checks.gpus import GpuSlot, judge_readings, no_gpus
+from agent.checks.registry import Limits, check
+from agent.errors import NotSupported, ParseError
+from agent.model import Finding, ServingClass, Verdict
+from agent.node_profile import NodeProfile
+from agent.sources import Sources
+from agent.sources.gpu_reading import GpuReading, NvmlGroup
+
+COOL = advice.person(
+    "Check coolant flow, inlet temperature and air flow of this GPU before opening the gate."
+)
+#: What a GPU sensor can show; anything else is not a temperature.
+PLAUSIBLE_C = range(-60, 151)
+
+
+class MarginLimits(Limits):
+    """Tolerances of gpu.thermal_margin."""
+
+    min_margin_c: int = Field(5, description="Least degrees C to the slowdown limit", ge=0, le=60)
+    hotspot_c: int = Field(
+        15,
+        description="Degrees C of the hottest spot above the GPU temperature",
+        ge=0,
+        le=60,
+    )
+    use_temperature: bool = Field(
+        False,
+        description="Without a margin reading, judge slowdown limit minus temperature",
+    )
+
+
+@check(
+    "gpu.thermal_margin",
+    title="Thermal margin",
+    source="nvmlDeviceGetMarginTemperature, nvmlDeviceGetTemperatureThreshold(SLOWDOWN), field 194",
+    serving_class=ServingClass.SOFT,
+    limits=MarginLimits,
+    period_s=2.0,
+    fail_for_s=6.0,
+    clear_for_s=15.0,
+    skip=no_gpus,
+    action=COOL,
+)
+def gpu_thermal_margin(sources: Sources, profile: NodeProfile, limits: MarginLimits) -> Iterator[Finding]:
+    """Each GPU must keep a distance from its slowdown limit; a reading of zero or less is cross-checked."""
+    yield from judge_readings(
+        sources, profile, NvmlGroup.THERMAL, lambda slot, now: _judge(slot, now, limits)
+    )
+
+
+def _judge(slot: GpuSlot, now: GpuReading, limits: MarginLimits) -> Finding:
+    want = f">= {limits.min_margin_c}"
+    try:
+        margin_c = _plausible(now, "margin_c")
+    except NotSupported:
+        if not limits.use_temperature:
+            raise
+        margin_c = _derived_c(now)
+        summary = f"{margin_c} C to the slowdown limit, from the GPU temperature (this GPU reports no margin)"
+        if margin_c < limits.min_margin_c:
+            return _finding(slot, Verdict.FAIL, summary, margin_c, want)
+        return _finding(slot, Verdict.PASS, summary, margin_c, want)
+    if margin_c >= max(limits.min_margin_c, 1):
+        return _finding(slot, Verdict.PASS, f"{margin_c} C to the slowdown limit", margin_c, want)
+    if margin_c > 0:
+        summary = f"only {margin_c} C to the slowdown limit, at least {limits.min_margin_c} C wanted"
+        return _finding(slot, Verdict.FAIL, summary, margin_c, want)
+    return _cross_checked(slot, now, margin_c, limits)
+
+
+def _cross_checked(slot: GpuSlot, now: GpuReading, margin_c: int, limits: MarginLimits) -> Finding:
+    """Some parts read zero or less while cool: such a margin counts only if the temperature agrees."""
+    want = f">= {limits.min_margin_c}"
+    temperature_c, derived_c = _plausible(now, "temperature_c"), _derived_c(now)
+    seen = f"margin reads {margin_c} C, GPU at {temperature_c} C, {derived_c} C below its slowdown limit"
+    if derived_c < limits.min_margin_c + limits.hotspot_c:
+        return _finding(slot, Verdict.FAIL, f"overheating: {seen}", margin_c, want)
+    return _finding(slot, Verdict.WARN, f"margin not credible: {seen}", margin_c, want)
+
+
+def _derived_c(now: GpuReading) -> int:
+    """Degrees from the GPU temperature to the point from which the margin counts (T.Limit zero)."""
+    limit_c = _plausible(now, "slowdown_c") + now.integer("slowdown_offset_c")
+    return limit_c - _plausible(now, "temperature_c")
+
+
+def _plausible(now: GpuReading, field: str) -> int:
+    value = now.integer(field)
+    if value not in PLAUSIBLE_C:
+        raise ParseError(f"thermal.{field} reads {value} C, which no sensor shows")
+    return value
+
+
+def _finding(slot: GpuSlot, verdict: Verdict, summary: str, margin_c: int, want: str) -> Finding:
+    return Finding(slot.subject, verdict, summary, margin_c, want, "C", COOL)

@@ -1,0 +1,159 @@
+"""Which GPU is in which slot, and one way to judge every slot: a lost GPU is told once, by gpu.lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from agent.checks.pci import normal_address
+from agent.checks.registry import unknown
+from agent.errors import DeviceAbsent, DeviceLost, ParseError, SourceError, SourceUnavailable
+from agent.model import Finding, Verdict
+from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal
+
+if TYPE_CHECKING:
+    from agent.node_profile import GpuPin, NodeProfile
+    from agent.sources import Sources
+
+#: A reading older than this was not read now: a source that serves old values must not look healthy.
+MAX_READING_AGE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSlot:
+    """One slot of the profile: the GPU that NVML shows in it, or what kept it from being found."""
+
+    number: int
+    pin: GpuPin | None
+    identity: GpuIdentity | None = None
+    problem: SourceError | None = None
+
+    @property
+    def subject(self) -> str:
+        """The subject of findings about this slot."""
+        return f"gpu{self.number}"
+
+    def known(self) -> tuple[str, GpuIdentity]:
+        """The UUID and identity; raises the problem if there is one."""
+        if self.problem is not None:
+            raise self.problem
+        if self.identity is None or self.identity.uuid is None:
+            raise ParseError(f"NVML gives no UUID for the GPU in slot {self.number}")
+        return self.identity.uuid, self.identity
+
+
+def no_gpus(profile: NodeProfile) -> str | None:
+    """Skip rule: a node without GPUs."""
+    return "the profile has no GPUs" if profile.gpus.count == 0 else None
+
+
+def slots(sources: Sources, profile: NodeProfile) -> list[GpuSlot]:
+    """Every slot of the profile; when NVML cannot list its GPUs, every slot carries that problem."""
+    empty = [GpuSlot(number, profile.gpus.pins.get(number)) for number in range(profile.gpus.count)]
+    try:
+        inventory = list(sources.nvml.inventory())
+    except SourceError as cause:
+        return [replace(slot, problem=cause) for slot in empty]
+    found = [_resolve(slot, inventory, profile) for slot in empty]
+    doubtful = twice([g.uuid for g in inventory]) | twice([s.identity.uuid for s in found if s.identity])
+    return [_refuse_doubtful(slot, doubtful) for slot in found]
+
+
+def twice(values: Sequence[str | None]) -> set[str]:
+    """The values that appear more than once."""
+    return {value for value, count in Counter(values).items() if value is not None and count > 1}
+
+
+def strangers(inventory: Sequence[GpuIdentity], profile: NodeProfile) -> list[GpuIdentity]:
+    """GPUs that NVML shows with a UUID that no pin names and that no unpinned slot accounts for."""
+    pinned = {pin.uuid for pin in profile.gpus.pins.values()}
+    others = [gpu for gpu in inventory if gpu.uuid is not None and gpu.uuid not in pinned]
+    unpinned = profile.gpus.count - len(profile.gpus.pins)
+    return others if len(others) > unpinned else []
+
+
+def _resolve(slot: GpuSlot, inventory: list[GpuIdentity], profile: NodeProfile) -> GpuSlot:
+    """Find the GPU of one slot: by its pin, else by its place in PCI bus order."""
+    if slot.pin is None:
+        return _by_place(slot, inventory, profile.gpus.count)
+    for gpu in inventory:
+        if gpu.uuid == slot.pin.uuid or (gpu.uuid is None and _same_place(gpu, slot.pin)):
+            return replace(slot, identity=gpu, problem=_fault(gpu))
+    if new := strangers(inventory, profile):
+        text = f"pinned {slot.pin.uuid} is not there but unpinned {new[0].uuid} is: see gpu.pins"
+        return replace(slot, problem=SourceUnavailable(text))
+    # A GPU that hangs may be listed without its UUID: then nothing says that the pinned one is gone.
+    silent = [fault for gpu in inventory if gpu.uuid is None and (fault := _fault(gpu))]
+    for fault in silent:
+        if not isinstance(fault, DeviceLost):
+            return replace(slot, problem=fault)
+    return replace(slot, problem=DeviceAbsent(f"NVML does not list {slot.pin.uuid}"))
+
+
+def _by_place(slot: GpuSlot, inventory: list[GpuIdentity], count: int) -> GpuSlot:
+    """An unpinned slot: with a GPU missing or too many, its place in bus order says nothing."""
+    if len(inventory) != count:
+        text = (
+            f"NVML lists {len(inventory)} of {count} GPUs and slot {slot.number} is not pinned: see gpu.count"
+        )
+        return replace(slot, problem=SourceUnavailable(text))
+    gpu = inventory[slot.number]
+    return replace(slot, identity=gpu, problem=_fault(gpu))
+
+
+def _same_place(gpu: GpuIdentity, pin: GpuPin) -> bool:
+    """Whether a GPU without a UUID sits at the pinned PCI address."""
+    if gpu.pci_bus_id is None or pin.pci_bus_id is None:
+        return False
+    try:
+        return normal_address(gpu.pci_bus_id) == normal_address(pin.pci_bus_id)
+    except ParseError:
+        return False
+
+
+def _fault(gpu: GpuIdentity) -> SourceError | None:
+    """What NVML's answer for the GPU's identity stands for; None when it is fine."""
+    if gpu.error is not None:
+        return NvmlRefusal(gpu.error).error(f"the GPU at {gpu.pci_bus_id or f'index {gpu.index}'}")
+    return ParseError(f"NVML gives no UUID for GPU {gpu.index}") if not gpu.uuid else None
+
+
+def _refuse_doubtful(slot: GpuSlot, doubtful: set[str]) -> GpuSlot:
+    """Two GPUs or two slots with one UUID: neither can be judged."""
+    if slot.identity is None or slot.identity.uuid not in doubtful:
+        return slot
+    return replace(
+        slot, problem=ParseError(f"{slot.identity.uuid} appears twice: see gpu.count and the pins")
+    )
+
+
+def read(sources: Sources, slot: GpuSlot, group: NvmlGroup) -> GpuReading:
+    """One group of values of the GPU in a slot, proven to be of that GPU and of now."""
+    uuid, _ = slot.known()
+    reading = sources.nvml.read(uuid, group)
+    if reading.uuid != uuid or reading.group is not group:
+        raise ParseError(f"asked NVML for {group} of {uuid}, got {reading.group} of {reading.uuid}")
+    age_s = sources.clock.mono_s() - reading.mono_s
+    if age_s > MAX_READING_AGE_S:
+        raise SourceUnavailable(f"the NVML reading of {group} is {age_s:.0f} s old")
+    return reading
+
+
+def judge_slots(found: Sequence[GpuSlot], judge: Callable[[GpuSlot], Finding]) -> Iterator[Finding]:
+    """Judge slot by slot: a source error makes that slot UNKNOWN; failing a lost GPU is left to gpu.lost."""
+    for slot in found:
+        try:
+            yield judge(slot)
+        except (DeviceLost, DeviceAbsent) as cause:
+            yield Finding(slot.subject, Verdict.UNKNOWN, f"{cause}: see gpu.lost")
+        except SourceError as cause:
+            yield unknown(slot.subject, cause)
+
+
+def judge_readings(
+    sources: Sources, profile: NodeProfile, group: NvmlGroup, judge: Callable[[GpuSlot, GpuReading], Finding]
+) -> Iterator[Finding]:
+    """Judge one group of values of every slot."""
+    return judge_slots(slots(sources, profile), lambda slot: judge(slot, read(sources, slot, group)))

@@ -1,0 +1,110 @@
+"""nvlink.links: are all NVLinks of each GPU active, and at full speed?
+
+NVML: nvmlDeviceGetFieldValues with NVML_FI_DEV_NVLINK_GET_STATE and NVML_FI_DEV_NVLINK_GET_SPEED by link. How
+many links a GPU has depends on the SKU (18 on an HGX baseboard, 12 or none on PCIe cards): see the profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import Field
+
+from agent.checks.gpus import GpuSlot, judge_readings, no_gpus
+from agent.checks.registry import Limits, check
+from agent.errors import NotSupported, ParseError
+from agent.model import Action, ActionKind, Finding, ServingClass, Verdict
+from agent.node_profile import NodeProfile
+from agent.sources import Sources
+from agent.sources.gpu_reading import GpuReading, NvmlGroup
+
+_REPAIR = Action(
+    ActionKind.RESET_GPU,
+    "Stop the engine, restart nvidia-fabricmanager, reset the GPU; if links stay down, reseat or replace it.",
+)
+
+
+class LinkLimits(Limits):
+    """Tolerances of nvlink.links."""
+
+    speed_tolerance_percent: float = Field(
+        1.0,
+        description="Percent that a link may be below its speed",
+        ge=0,
+        le=50,
+    )
+
+
+def no_nvlink(profile: NodeProfile) -> str | None:
+    """Skip rule: a node without NVLink."""
+    return no_gpus(profile) or (None if profile.nvlink.links_per_gpu else "the profile has no NVLink")
+
+
+@check(
+    "nvlink.links",
+    title="NVLinks active and at speed",
+    source="nvmlDeviceGetFieldValues: NVML_FI_DEV_NVLINK_GET_STATE, NVML_FI_DEV_NVLINK_GET_SPEED",
+    serving_class=ServingClass.HARD,
+    limits=LinkLimits,
+    period_s=5.0,
+    fail_for_s=10.0,
+    triggers=("kmsg.xid",),
+    skip=no_nvlink,
+    action=_REPAIR,
+)
+def nvlink_links(sources: Sources, profile: NodeProfile, limits: LinkLimits) -> Iterator[Finding]:
+    """Each GPU must have the profile's number of active links, each at the profile's speed."""
+    yield from judge_readings(
+        sources, profile, NvmlGroup.NVLINK, lambda slot, now: _judge(slot, now, profile, limits)
+    )
+
+
+def _judge(slot: GpuSlot, now: GpuReading, profile: NodeProfile, limits: LinkLimits) -> Finding:
+    want = profile.nvlink.links_per_gpu
+    try:
+        states = now.booleans("states")
+    except NotSupported:
+        return _finding(
+            slot, Verdict.FAIL, f"NVLink is off: the driver has no links, {want} expected", 0, want
+        )
+    active = [link for link, up in enumerate(states) if up]
+    if len(active) < want:
+        down = [link for link, up in enumerate(states) if not up]
+        names = f"; down: {_listed(down)}" if down else ""
+        return _finding(slot, Verdict.FAIL, f"{len(active)} of {want} links active{names}", len(active), want)
+    slow = _slow_links(now, active, profile, limits)
+    if slow:
+        summary = f"{len(slow)} links below {profile.nvlink.speed_mb_s} MB/s: {_speeds(slow)}"
+        return _finding(slot, Verdict.FAIL, summary, min(slow.values()), profile.nvlink.speed_mb_s, "MB/s")
+    if len(active) > want:
+        summary = f"{len(active)} links active, the profile has {want}: correct the profile"
+        return _finding(slot, Verdict.WARN, summary, len(active), want)
+    speed = f"{profile.nvlink.speed_mb_s} MB/s" if profile.nvlink.speed_mb_s else "speed not compared"
+    return _finding(slot, Verdict.PASS, f"{len(active)} links active, {speed}", len(active), want)
+
+
+def _slow_links(
+    now: GpuReading, active: Sequence[int], profile: NodeProfile, limits: LinkLimits
+) -> dict[int, int]:
+    """Speed in MB/s of each active link that is too slow."""
+    if profile.nvlink.speed_mb_s is None:
+        return {}
+    speeds = now.integers("speeds_mb_s")
+    if len(speeds) <= max(active):
+        raise ParseError(f"NVML gives {len(speeds)} link speeds but link {max(active)} is active")
+    least = profile.nvlink.speed_mb_s * (1 - limits.speed_tolerance_percent / 100)
+    return {link: speeds[link] for link in active if speeds[link] < least}
+
+
+def _listed(links: Sequence[int]) -> str:
+    return ", ".join(str(link) for link in links)
+
+
+def _speeds(slow: dict[int, int]) -> str:
+    return ", ".join(f"link {link} at {speed}" for link, speed in slow.items())
+
+
+def _finding(
+    slot: GpuSlot, verdict: Verdict, summary: str, observed: int, want: int | None, unit: str = "links"
+) -> Finding:
+    return Finding(slot.subject, verdict, summary, observed, want, unit, _REPAIR)
