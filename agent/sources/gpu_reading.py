@@ -167,6 +167,16 @@ class GpuReading:
             raise ParseError(f"{self.group}.{field} is not a list of whole numbers")
         return value
 
+    def numbers(self, field: str) -> list[float]:
+        """A list of numbers (by process)."""
+        value = self._value(field)
+        good = isinstance(value, list) and all(
+            isinstance(v, int | float) and not isinstance(v, bool) for v in value
+        )
+        if not good or any(v != v for v in value):  # NaN differs from itself
+            raise ParseError(f"{self.group}.{field} is not a list of numbers")
+        return [float(v) for v in value]
+
     def booleans(self, field: str) -> list[bool]:
         """A list of yes or no (by link)."""
         value = self._value(field)

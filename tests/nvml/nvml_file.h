@@ -1,0 +1,44 @@
+/* SIMULATED NVML: where libnvidia-ml.c gets its values, latencies and faults from.
+ *
+ * The file named by NODEGATE_TEST_NVML holds `key = value` lines (# starts a comment) and is read again whenever it
+ * changes, so that a test can inject a fault into a running process:
+ *
+ *   count = 8                          GPUs numbered 0..7; gpu3.present = 0 hides one at the next nvmlInit
+ *   gpu.margin = 50                    value of every GPU; gpu3.margin = 20 of one; a missing key is Not Supported
+ *   gpu3.margin = GPU_IS_LOST          an NVML error instead of a value
+ *   gpu.field.165 = 1                  field value; gpu3.field.165.7 = 0 for one scope (NVLink)
+ *   us.nvmlDeviceGetPowerUsage = 1884  latency of a call in microseconds; gpu3.us.NAME for one GPU
+ *   fault.nvmlInitWithFlags = hang     fault of a call; gpu3.fault = hang for every call of one GPU,
+ *                                      gpu3.fault.NAME for one call of one GPU (before gpu3.fault); `none` = no fault
+ *
+ * Faults: hang (until killed), abort, segv, noise (text on stdout, then the call goes on), or an NVML error name.
+ */
+#ifndef NVML_FILE_H
+#define NVML_FILE_H
+
+enum {
+    NVML_SUCCESS = 0,
+    NVML_ERROR_UNINITIALIZED = 1,
+    NVML_ERROR_INVALID_ARGUMENT = 2,
+    NVML_ERROR_NOT_SUPPORTED = 3,
+    NVML_ERROR_NOT_FOUND = 6,
+    NVML_ERROR_INSUFFICIENT_SIZE = 7,
+    NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
+    NVML_ERROR_UNKNOWN = 999
+};
+
+/* No particular GPU. */
+#define NODE (-1)
+
+/* Reads the file again if it has changed, waits the call's latency, then acts out its fault. */
+int begin_call(const char *name, int gpu);
+/* `gpuN.key`, else `gpu.key`, else (for NODE) `key`; NULL if there is none. */
+const char *find_text(int gpu, const char *key);
+/* A number, or the error that stands in its place; a missing key is Not Supported. */
+int find_number(int gpu, const char *key, long long *out);
+/* A string, likewise. */
+int copy_text(int gpu, const char *key, char *out, unsigned size);
+/* The text of an NVML error code. */
+const char *error_text(int code);
+
+#endif
