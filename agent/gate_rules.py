@@ -30,8 +30,8 @@ _NOT_WARM = {
     EnginePhase.STARTING: (GateState.LAUNCHING, "the engine is starting"),
     EnginePhase.UP: (GateState.WARMING, "the engine answers and is warmed up"),
 }
-#: A clear has the checks run again at once; for so many seconds what they said before it is not held against the
-#: gate as fatal. It blocks all the same.
+#: A clear has the checks run again at once; for so many seconds what they said before it is not taken as
+#: fatal. It blocks all the same.
 CLEAR_SETTLES_S = 5.0
 #: The check that a blocker names when it is the engine's process, not a check, that keeps the gate closed.
 ENGINE_PROCESS = "engine.process"
@@ -110,8 +110,7 @@ def _engine_broken(record: GateRecord, _now_mono_s: float) -> Target | None:
 def _obstructed(record: GateRecord, now_mono_s: float) -> Target | None:
     """What the evidence objects to; a force-open overrides it, less the checks that nothing may override."""
     serving = _against_serving(record)
-    # A force-open gate has not proven its admission, so its end asks for all of it.
-    opening = not record.ready or record.forced
+    opening = _opening(record, now_mono_s)
     admission = _against_admission(record) if opening else ()
     missing = record.judgement.missing if record.judgement and opening else ()
     force = record.force_active(now_mono_s)
@@ -144,7 +143,7 @@ def _not_warm(record: GateRecord, _now_mono_s: float) -> Target | None:
 
 def _open(record: GateRecord, now_mono_s: float) -> Target:
     force = record.force_active(now_mono_s)
-    opening = not record.ready or record.forced
+    opening = _opening(record, now_mono_s)
     overridden = _against_serving(record) + (_against_admission(record) if opening else ())
     if opening and record.judgement is not None:
         overridden += _not_run(record, record.judgement.missing)
@@ -232,6 +231,12 @@ def _closing(record: GateRecord, now_mono_s: float, final: GateState, reason: st
     if record.state in OPEN or in_grace or present:
         return Target(GateState.DRAINING, reason)
     return Target(final, reason)
+
+
+def _opening(record: GateRecord, now_mono_s: float) -> bool:
+    """Whether admission counts: the gate is closed, or a force-open is, or would be, all that keeps it open."""
+    forcing = record.force_active(now_mono_s) is not None and bool(_against_serving(record))
+    return not record.ready or record.forced or forcing
 
 
 def _phase(record: GateRecord) -> EnginePhase:
