@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agent.blockers import check_of, not_run, say, unique, waiting_for
 from agent.evaluate import Blocker
 from agent.gate_record import OPEN, GateRecord
 from agent.model import Action, ActionKind, EnginePhase, GateState, Verdict, engine_of
@@ -60,7 +61,7 @@ def _observing(record: GateRecord, _now_mono_s: float) -> Target | None:
     if record.config.mode is not Mode.OBSERVE:
         return None
     reason = "mode observe: this node is checked but not gated"
-    return Target(GateState.PREFLIGHT, reason, _unique(_against_serving(record) + _against_admission(record)))
+    return Target(GateState.PREFLIGHT, reason, unique(_against_serving(record) + _against_admission(record)))
 
 
 def _in_maintenance(record: GateRecord, now_mono_s: float) -> Target | None:
@@ -73,7 +74,7 @@ def _quarantined(record: GateRecord, _now_mono_s: float) -> Target | None:
     hold = record.holds.quarantine
     if hold is None:
         return None
-    return Target(GateState.QUARANTINED, hold.reason, _unique(_against_serving(record)))
+    return Target(GateState.QUARANTINED, hold.reason, unique(_against_serving(record)))
 
 
 def _drained(record: GateRecord, now_mono_s: float) -> Target | None:
@@ -116,19 +117,21 @@ def _obstructed(record: GateRecord, now_mono_s: float) -> Target | None:
     force = record.force_active(now_mono_s)
     if force is not None:
         serving, admission = (_only_unwaivable(record, some) for some in (serving, admission))
-        missing = tuple(name for name in missing if _check_of(name) in record.config.unwaivable)
+        missing = tuple(name for name in missing if check_of(name) in record.config.unwaivable)
     if serving and not _merely_warming(record, serving):
-        return Target(GateState.FAILED, _say(serving), _unique(serving + admission))
+        return Target(GateState.FAILED, say(serving), unique(serving + admission))
     if record.ready and (missing or admission):
-        reasons = _unique(admission + _not_run(record, missing))
-        return Target(GateState.FAILED, f"force-open no longer holds: {_say(reasons)}", reasons)
+        reasons = unique(admission + not_run(record.config.engine, missing))
+        return Target(GateState.FAILED, f"force-open no longer holds: {say(reasons)}", reasons)
     if _phase(record) in (EnginePhase.STARTING, EnginePhase.UP):
         return None
     if missing:
-        return Target(GateState.PREFLIGHT, _waiting_for(missing), _not_run(record, missing) + admission)
+        return Target(
+            GateState.PREFLIGHT, waiting_for(missing), not_run(record.config.engine, missing) + admission
+        )
     if admission:
-        return Target(GateState.FAILED, _say(admission), _unique(admission))
-    return Target(GateState.WARMING, _say(serving), serving) if serving else None
+        return Target(GateState.FAILED, say(admission), unique(admission))
+    return Target(GateState.WARMING, say(serving), serving) if serving else None
 
 
 def _not_warm(record: GateRecord, _now_mono_s: float) -> Target | None:
@@ -146,13 +149,13 @@ def _open(record: GateRecord, now_mono_s: float) -> Target:
     opening = _opening(record, now_mono_s)
     overridden = _against_serving(record) + (_against_admission(record) if opening else ())
     if opening and record.judgement is not None:
-        overridden += _not_run(record, record.judgement.missing)
+        overridden += not_run(record.config.engine, record.judgement.missing)
     if force is not None and overridden:
         reason = f"FORCED OPEN by {force.who}: {force.reason}"
-        return Target(GateState.DEGRADED, reason, _unique(overridden), forced=True)
+        return Target(GateState.DEGRADED, reason, unique(overridden), forced=True)
     soft = record.judgement.soft if record.judgement else ()
     if soft:
-        return Target(GateState.DEGRADED, _say(soft), _unique(soft))
+        return Target(GateState.DEGRADED, say(soft), unique(soft))
     return Target(GateState.SERVING, "every admission check passes and the engine is warm")
 
 
@@ -208,7 +211,7 @@ def fatal_fault(record: GateRecord, now_mono_s: float) -> str | None:
         and engine_of(blocker.subject) is None
         and blocker.action.kind is not ActionKind.RESTART_ENGINE
     ]
-    return _say(tuple(fatal)) if fatal else None
+    return say(tuple(fatal)) if fatal else None
 
 
 def engine_blocker(record: GateRecord, why: str) -> Blocker:
@@ -234,7 +237,7 @@ def _closing(record: GateRecord, now_mono_s: float, final: GateState, reason: st
 
 
 def _opening(record: GateRecord, now_mono_s: float) -> bool:
-    """Whether admission counts: the gate is closed, or a force-open is, or would be, all that keeps it open."""
+    """Whether admission counts: the gate is closed, or a force-open is or would be all that keeps it open."""
     forcing = record.force_active(now_mono_s) is not None and bool(_against_serving(record))
     return not record.ready or record.forced or forcing
 
@@ -265,37 +268,3 @@ def _merely_warming(record: GateRecord, blockers: tuple[Blocker, ...]) -> bool:
     """Whether a gate on its way up only waits for the first verdict on the engine that is warm now."""
     on_its_way = record.state in (GateState.PREFLIGHT, GateState.LAUNCHING, GateState.WARMING)
     return on_its_way and all(engine_of(blocker.subject) is not None for blocker in blockers)
-
-
-def _not_run(record: GateRecord, missing: tuple[str, ...]) -> tuple[Blocker, ...]:
-    """Missing checks as blockers; judge names each as `check` or `check subject`."""
-    default = f"engine:{record.config.engine}"
-    parts = (name.partition(" ") for name in missing)
-    return tuple(
-        Blocker(check, subject or default, Verdict.UNKNOWN, "has not run yet") for check, _, subject in parts
-    )
-
-
-def _check_of(missing: str) -> str:
-    """The check's id in one of a judgement's missing names."""
-    return missing.partition(" ")[0]
-
-
-def _waiting_for(missing: tuple[str, ...]) -> str:
-    return (
-        f"waiting for {len(missing)} checks, first {missing[0]}"
-        if len(missing) > 1
-        else f"waiting for {missing[0]}"
-    )
-
-
-def _say(blockers: tuple[Blocker, ...]) -> str:
-    """The first blocker in one line, and how many more there are."""
-    first = blockers[0]
-    more = f" (and {len(blockers) - 1} more)" if len(blockers) > 1 else ""
-    return f"{first.check} {first.subject}: {first.summary}{more}"
-
-
-def _unique(blockers: tuple[Blocker, ...]) -> tuple[Blocker, ...]:
-    """Each check and subject once, first mention first."""
-    return tuple({(blocker.check, blocker.subject): blocker for blocker in reversed(blockers)}.values())[::-1]

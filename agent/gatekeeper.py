@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from agent.blockers import blocker_to_dict
 from agent.checks.registry import Check
-from agent.evaluate import Blocker, judge
+from agent.evaluate import judge
 from agent.gate import new_gate, step
 from agent.gate_record import (
     Evaluated,
@@ -32,7 +33,6 @@ from agent.hold_keeper import HoldKeeper
 from agent.holds import Hold, Holds, HoldStore, LogCleared, apply_waivers
 from agent.model import EnginePhase, EngineStatus, GateState, Snapshot
 from agent.node_profile import Engine, NodeProfile
-from agent.result_json import action_to_dict
 from agent.sources import Clock
 
 log = logging.getLogger("nodegate.gate")
@@ -254,13 +254,3 @@ class Gatekeeper:
         if serving is not self._serving:
             self._serving = serving
             self.ports.on_serving(serving)
-
-
-def blocker_to_dict(blocker: Blocker) -> dict[str, object]:
-    """A blocker as /readyz, /status and the journal show it."""
-    return {
-        "check": blocker.check,
-        "subject": blocker.subject,
-        "summary": blocker.summary,
-        "action": action_to_dict(blocker.action),
-    }
