@@ -88,14 +88,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run_command_line(words: list[str]) -> int:
-    """Run one command line; the exit code. Never raises but for SystemExit of a command."""
+    """Run one command line; the exit code."""
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     first = next((word for word in words if not word.startswith("-")), None)
     try:
-        command = typer.main.get_command(build_app(first))
-        code = command.main(args=words, prog_name="nodegate", standalone_mode=False)
+        code = _invoke(build_app(first), words)
         sys.stdout.flush()
+    except typer.Exit as end:
+        return end.exit_code
     except typer.TyperException as usage:
         return _usage_error(usage)
     except (KeyboardInterrupt, typer.Abort):
@@ -108,6 +109,14 @@ def run_command_line(words: list[str]) -> int:
     # The edge of the program: a defect must still end in one line and the code for "could not run".
     except Exception as defect:  # noqa: BLE001
         return _failed(f"internal error: {type(defect).__name__}: {defect}; --debug shows where", debug)
+    return code
+
+
+def _invoke(app: typer.Typer, words: list[str]) -> int:
+    """Parse and run, not by typer's own `main`: it answers a closed pipe with 1, which here is a verdict."""
+    command = typer.main.get_command(app)
+    with command.make_context("nodegate", words) as context:
+        code = command.invoke(context)
     return code if isinstance(code, int) else EXIT_PASS
 
 
