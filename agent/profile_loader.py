@@ -19,11 +19,11 @@ from agent.errors import ConfigError
 from agent.node_profile import NodeProfile
 from agent.profile_faults import slot_key_faults
 from agent.profile_limits import limits_faults
-from agent.profile_rules import cross_problems
+from agent.profile_rules import cross_problems, notes
 from agent.profile_schema import validate_tree
 from agent.profile_tree import Mark, Node, Scalar, Table, find, from_plain, mark_of, merge, without
 from agent.profile_tree import Path as TreePath
-from agent.profile_yaml import clean, read_layer
+from agent.profile_yaml import clean, read_layer, shown_path
 
 LAYER_FOLDER = Path(__file__).parent / "profiles"
 BASE = "base"
@@ -41,18 +41,19 @@ class LoadedProfile:
 
 @dataclass(frozen=True)
 class Examined:
-    """What examining a profile gave: the profile and its merged tree, or all of its faults."""
+    """What examining a profile gave: the profile, its merged tree and notes, or all of its faults."""
 
     loaded: LoadedProfile | None
     tree: Table | None
     faults: tuple[ConfigError, ...]
+    notes: tuple[str, ...] = ()
 
 
 def load_profile(path: Path, *, overlays: Sequence[Path] = ()) -> LoadedProfile:
     """Load a profile over base, platform and site overlays. Raises ConfigError for the first fault."""
     examined = examine(path, overlays=overlays)
     if examined.loaded is None:
-        raise first_fault(examined.faults, f"`nodegate profile validate {path}` lists them")
+        raise first_fault(examined.faults, f"`nodegate profile validate {shown_path(path)}` lists them")
     return examined.loaded
 
 
@@ -72,7 +73,7 @@ def examine(path: Path, *, overlays: Sequence[Path] = ()) -> Examined:
     tables, faults = [], []
     for file in files:
         try:
-            tables.append(read_layer(file, clean(str(file), 200)))
+            tables.append(read_layer(file, shown_path(file)))
         except ConfigError as fault:
             faults.append(fault)
     return Examined(None, None, tuple(faults)) if faults else _examine_layers(tables, files=files)
@@ -120,7 +121,8 @@ def _examine_layers(tops: Sequence[Table], *, files: Sequence[Path]) -> Examined
         return Examined(None, tree, tuple(sorted(faults, key=lambda fault: _position(fault, order))))
     names = (BASE, platform, *(top.mark.layer for top in tops))
     paths = (LAYER_FOLDER / f"{BASE}.yaml", LAYER_FOLDER / f"{platform}.yaml", *files)
-    return Examined(LoadedProfile(profile, profile_hash(profile), names, paths), tree, ())
+    loaded = LoadedProfile(profile, profile_hash(profile), names, paths)
+    return Examined(loaded, tree, (), tuple(notes(profile)))
 
 
 def _platform_fault(node: Node | None) -> ConfigError | None:

@@ -133,3 +133,19 @@ def _nic_ports(profile: NodeProfile) -> Iterator[CrossProblem]:
             text = f"interface {port.netdev} belongs to two ports"
             yield CrossProblem(at, text, netdevs[port.netdev], "give each port its own interface")
         netdevs.setdefault(port.netdev or "", at)
+
+
+def notes(profile: NodeProfile) -> Iterator[str]:
+    """What is allowed but often not meant."""
+    kind = profile.fabric.kind
+    if kind != "none" and not profile.fabric.ports:
+        text = (
+            f"fabric.kind is {kind}, but no data ports are listed: no network check has anything to look at"
+        )
+        yield f"{text}; list fabric.ports, or write `kind: none`"
+    if profile.mode != "observe" and not profile.engines:
+        yield f"mode is {profile.mode}, but there are no engines: there is no gate; add one under engines"
+    owned = {slot for engine in profile.engines.values() for slot in engine.gpus}
+    free = [str(slot) for slot in range(profile.gpus.count) if slot not in owned]
+    if profile.engines and free:
+        yield f"GPU slots {', '.join(free)} belong to no engine: a fault there closes no gate"

@@ -24,6 +24,7 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 24
 MAX_NODES = 20_000
 MAX_TEXT = 16_384
+MAX_KEY = 200
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "True", "TRUE"})
@@ -37,7 +38,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe
 
 def read_layer(path: Path, layer: str) -> Table:
     """Read one layer file. Raises ConfigError with file and line."""
-    return parse_layer(decode(read_bytes(path), str(path)), str(path), layer)
+    shown = shown_path(path)
+    return parse_layer(decode(read_bytes(path), shown), shown, layer)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -45,7 +47,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError(
-                "is not a regular file", where=str(path), remedy="give the path of a profile file"
+                "is not a regular file", where=shown_path(path), remedy="give the path of a profile file"
             )
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -53,12 +55,14 @@ def read_bytes(path: Path) -> bytes:
         reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
         raise ConfigError(
             f"cannot read the profile: {reason}",
-            where=clean(str(path)),
+            where=shown_path(path),
             remedy="check the path and its permissions",
         ) from cause
     if len(data) > MAX_BYTES:
         raise ConfigError(
-            f"is larger than {MAX_BYTES // 1024} KiB", where=str(path), remedy="this is not a node profile"
+            f"is larger than {MAX_BYTES // 1024} KiB",
+            where=shown_path(path),
+            remedy="this is not a node profile",
         )
     return data
 
@@ -129,6 +133,11 @@ def clean(text: str, most: int = 60) -> str:
     """Text from a file for an error line: one line, printable, not endless."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
     return shown if len(shown) <= most else shown[: most - 3] + "..."
+
+
+def shown_path(path: Path) -> str:
+    """A path for an error line: whole, but on one line and printable."""
+    return clean(str(path), 4096)
 
 
 def _syntax_error(cause: yaml.MarkedYAMLError, text: str, file: str) -> ConfigError:
@@ -221,6 +230,8 @@ class _Builder:
             raise self.fault(
                 event, "merge keys (`<<`) are not supported", "put shared values in an overlay file"
             )
+        if len(key) > MAX_KEY:
+            raise self.fault(event, f"a key longer than {MAX_KEY} characters", "shorten it")
         if not key:
             raise self.fault(event, "an empty key", "write the key before the colon")
         if key in seen:
