@@ -22,6 +22,7 @@ def check_of(missing: str) -> str:
 
 
 def waiting_for(missing: tuple[str, ...]) -> str:
+    """What a gate in preflight waits for."""
     return (
         f"waiting for {len(missing)} checks, first {missing[0]}"
         if len(missing) > 1

@@ -1,0 +1,153 @@
+"""The publication as JSON for /status and the command line, and as Prometheus text; pure, made when asked for."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from agent import __version__
+from agent.gate_record import GateRecord
+from agent.holds import as_json as holds_as_json
+from agent.metrics import GateSample, render_metrics
+from agent.model import EngineStatus, Result, Snapshot, Verdict, worst
+from agent.publisher import Answer, Publication, Publisher
+from agent.result_json import action_to_dict
+
+SCHEMA = 1
+
+
+def status_view(publisher: Publisher) -> dict[str, Any]:
+    """Everything that the daemon knows; ages are as of now."""
+    beat_age_s = publisher.beat_age_s()
+    head: dict[str, Any] = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "live": publisher.live().status == 200,
+        "beat_age_s": None if beat_age_s is None else round(beat_age_s, 3),
+    }
+    current = publisher.current
+    if current is None:
+        return {**head, "ready": False, "gates": [], "results": []}
+    age_s = publisher.clock() - current.mono_s
+    facts = current.facts
+    now_mono_s = current.gate_mono_s + age_s
+    return {
+        **head,
+        "node": facts.node,
+        "simulated": facts.simulated,
+        "mode": facts.mode.value,
+        "profile_hash": facts.profile_hash,
+        "boot_id": facts.boot_id,
+        "age_s": round(age_s, 3),
+        "ready": publisher.ready().status == 200,
+        "gates": [
+            _gate(publisher, current.answers[name], record, now_mono_s)
+            for name, record in current.records.items()
+        ],
+        "holds": holds_as_json(current.holds),
+        "problems": list(current.problems),
+        "verdict": _verdict(current.snapshot),
+        "results": _results(current.snapshot, now_mono_s),
+    }
+
+
+def metrics_text(publisher: Publisher) -> bytes:
+    """The page of /metrics; `ready` is what /readyz says now."""
+    current = publisher.current
+    age_s = publisher.clock() - current.mono_s if current else 0.0
+    if current is None or current.snapshot is None:
+        snapshot = Snapshot("", "", False, "", 0.0, 0.0)
+        return render_metrics(snapshot, _samples(publisher, current), durations_s={}, now_mono_s=0.0)
+    return render_metrics(
+        current.snapshot,
+        _samples(publisher, current),
+        durations_s=current.durations_s,
+        now_mono_s=current.gate_mono_s + age_s,
+        journal_healthy=current.journal_healthy,
+    )
+
+
+def _samples(publisher: Publisher, current: Publication | None) -> list[GateSample]:
+    if current is None:
+        return []
+    return [
+        GateSample(name, record.state, publisher.ready(name).status == 200)
+        for name, record in current.records.items()
+    ]
+
+
+def _gate(publisher: Publisher, answer: Answer, record: GateRecord, now_mono_s: float) -> dict[str, Any]:
+    """One gate. `blocking` also lists what degrades it or what a force-open overrides."""
+    force = record.holds.force_open
+    quarantine, drain = record.holds.quarantine, record.holds.drain
+    return {
+        "engine": answer.engine,
+        "state": answer.state,
+        "ready": publisher.ready(answer.engine).status == 200,
+        "since_s": round(now_mono_s - record.since_mono_s, 1),
+        "reason": answer.reason,
+        "forced": record.forced,
+        "force_open": _until(force.reason, force.who, force.until_wall_s) if force else None,
+        "quarantine": {"reason": quarantine.reason, "who": quarantine.who} if quarantine else None,
+        "drain": {"reason": drain.reason, "who": drain.who} if drain else None,
+        "agent_check": publisher.agent_line(answer.engine),
+        "blocking": [
+            {"check": b.check, "subject": b.subject, "summary": b.summary, "action": action_to_dict(b.action)}
+            for b in record.blockers
+        ],
+        "process": _engine(record.engine, now_mono_s),
+    }
+
+
+def _until(reason: str, who: str, until_wall_s: float) -> dict[str, Any]:
+    left_s = max(0.0, until_wall_s - time.time())
+    return {"reason": reason, "who": who, "until_wall_s": until_wall_s, "left_s": round(left_s)}
+
+
+def _engine(engine: EngineStatus | None, now_mono_s: float) -> dict[str, Any] | None:
+    """The engine's process."""
+    if engine is None:
+        return None
+    retry_in_s = engine.retry_at_mono_s - now_mono_s if engine.retry_at_mono_s is not None else None
+    return {
+        "phase": engine.phase.value,
+        "since_s": round(now_mono_s - engine.since_mono_s, 1),
+        "reason": engine.reason,
+        "pid": engine.pid,
+        "restarts": engine.restarts,
+        "retry_in_s": None if retry_in_s is None else round(max(0.0, retry_in_s), 1),
+    }
+
+
+def _verdict(snapshot: Snapshot | None) -> str:
+    """The worst verdict of all results that nobody has waived; UNKNOWN when there is none."""
+    results = snapshot.results.values() if snapshot else ()
+    return worst([Verdict(result.verdict) for result in results if not result.waived]).value
+
+
+def _results(snapshot: Snapshot | None, now_mono_s: float) -> list[dict[str, Any]]:
+    """All results by check and subject."""
+    if snapshot is None:
+        return []
+    return [_result(result, now_mono_s) for _, result in sorted(snapshot.results.items())]
+
+
+def _result(result: Result, now_mono_s: float) -> dict[str, Any]:
+    finding = result.finding
+    return {
+        "check": result.check,
+        "subject": result.subject,
+        "verdict": result.verdict.value,
+        "raw_verdict": result.raw_verdict.value,
+        "serving_class": result.serving_class.value,
+        "age_s": round(result.age_s(now_mono_s), 1),
+        "valid_for_s": result.valid_for_s,
+        "first_seen_s": result.first_seen_s,
+        "carried": result.carried,
+        "waived": result.waived,
+        "observed": finding.observed,
+        "expected": finding.expected,
+        "unit": finding.unit,
+        "summary": finding.summary,
+        "action": action_to_dict(finding.action),
+    }
