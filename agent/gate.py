@@ -92,7 +92,7 @@ def step(
     noted, actions = _take(record, event, now_mono_s)
     target = _by_way_of(noted.state, decide(noted, now_mono_s))
     moved = _move(noted, target, now_mono_s)
-    return moved, (*actions, *_engine_actions(moved, now_mono_s))
+    return moved, (*actions, *_engine_actions(record.state, moved, now_mono_s))
 
 
 def _refuse_illegal(record: GateRecord, event: GateEvent) -> None:
@@ -218,13 +218,16 @@ def _move(record: GateRecord, target: Target, now_mono_s: float) -> GateRecord:
     )
 
 
-def _engine_actions(record: GateRecord, now_mono_s: float) -> tuple[GateAction, ...]:
+def _engine_actions(before: GateState, record: GateRecord, now_mono_s: float) -> tuple[GateAction, ...]:
     """What the state asks of the engine, at each step until the engine's phase shows that it was heard."""
     engine = record.engine
     if record.config.mode is not Mode.MANAGE or engine is None:
         return ()
-    if record.state is _S.LAUNCHING and engine.phase is EnginePhase.ABSENT:
-        return (StartEngine(),)
+    if engine.phase is EnginePhase.ABSENT:
+        if record.state is _S.LAUNCHING:
+            return (StartEngine(),)
+        # A start that was asked for and has not begun must not begin behind a closed gate.
+        return (StopEngine(),) if before is _S.LAUNCHING else ()
     if record.stop_at_mono_s is not None and now_mono_s >= record.stop_at_mono_s and engine.phase in LIVE:
         return (StopEngine(),)
     return ()

@@ -43,7 +43,9 @@ _MOST_STEPS = 8
 class EngineHands(Protocol):
     """What a gate needs of an engine's controller."""
 
-    status: EngineStatus
+    @property
+    def status(self) -> EngineStatus:
+        """The engine now."""
 
     def start_engine(self) -> None:
         """Ask for a start."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.blockers import blocker_to_dict
@@ -26,6 +26,7 @@ _HEADER_CHARS = 200
 _FAIL_AT_ONCE = ("x-envoy-immediate-health-check-fail", "true")
 _DEGRADED = ("x-envoy-degraded", "true")
 _FORCED = "x-nodegate-forced-open"
+_SIMULATED = ("x-nodegate-simulated", "true")
 #: For the answer of a whole node: the state shown is the first of these that any engine is in.
 _WORST_STATES = (
     "quarantined",
@@ -73,7 +74,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """Everything that can be asked for over HTTP, as of `mono_s` (CLOCK_BOOTTIME) and `gate_mono_s` (the gates' clock)."""
+    """All that can be asked for over HTTP, as of `mono_s` (CLOCK_BOOTTIME), `gate_mono_s` on the gates' clock."""
 
     mono_s: float
     gate_mono_s: float
@@ -98,7 +99,7 @@ class Reply:
 
 
 class Publisher:
-    """Holds the newest publication. `publish` and `beat` belong to the main loop, everything else to any thread."""
+    """Holds the newest publication. `publish` and `beat` belong to the main loop, all else to any thread."""
 
     def __init__(self, clock: Callable[[], float] = boottime_s) -> None:
         """Start with nothing published: not alive, not ready."""
@@ -134,19 +135,11 @@ class Publisher:
         if engine is not None and engine not in current.answers:
             known = sorted(current.answers)
             return Reply(404, _json({"error": f"there is no engine {engine!r}", "engines": known}))
-        age_s = self.clock() - current.mono_s
         answers = tuple(current.answers.values()) if engine is None else (current.answers[engine],)
-        stale = _stale(age_s, current.facts.max_age_s)
-        closed = [answer for answer in answers if not answer.ready]
-        if not answers:
-            state = OBSERVE if current.facts.mode is Mode.OBSERVE else "stopped"
-            return _not_ready(
-                state, age_s, (_blocking("the profile has no engines, so nothing can be ready"),)
-            )
-        if closed or stale:
-            blocking = (*stale, *(item for answer in closed for item in answer.blocking))
-            return _not_ready(_worst_state(closed or answers), age_s, blocking)
-        return Reply(200, b"ok", "text/plain", _open_headers(answers))
+        reply = _together(answers, self.clock() - current.mono_s, current.facts)
+        if current.facts.simulated:
+            reply = replace(reply, headers={**reply.headers, _SIMULATED[0]: _SIMULATED[1]})
+        return reply
 
     def agent_line(self, engine: str) -> str:
         """The line of one engine's agent check, without its line break."""
@@ -159,15 +152,28 @@ class Publisher:
         return answer.agent_line
 
 
-def answers_of(records: Mapping[str, GateRecord], profile: NodeProfile, simulated: bool) -> dict[str, Answer]:
+def answers_of(records: Mapping[str, GateRecord], profile: NodeProfile) -> dict[str, Answer]:
     """The answers of all gates."""
     return {
-        name: _answer(record, profile.engines[name].gate.degraded_weight_percent, simulated)
+        name: _answer(record, profile.engines[name].gate.degraded_weight_percent)
         for name, record in records.items()
     }
 
 
-def _answer(record: GateRecord, degraded_percent: int, simulated: bool) -> Answer:
+def _together(answers: tuple[Answer, ...], age_s: float, facts: NodeFacts) -> Reply:
+    """The reply for some engines: 200 only if there is one, all are ready and the answer is fresh."""
+    if not answers:
+        state = OBSERVE if facts.mode is Mode.OBSERVE else GateState.STOPPED.value
+        return _not_ready(state, age_s, (_blocking("the profile has no engines: nothing can be ready"),))
+    stale = _stale(age_s, facts.max_age_s)
+    closed = tuple(answer for answer in answers if not answer.ready)
+    if closed or stale:
+        blocking = (*stale, *(item for answer in closed for item in answer.blocking))
+        return _not_ready(_worst_state(closed or answers), age_s, blocking)
+    return Reply(200, b"ok", "text/plain", _open_headers(answers))
+
+
+def _answer(record: GateRecord, degraded_percent: int) -> Answer:
     """The answer of one gate, after the state table of the interface."""
     observing = record.config.mode is Mode.OBSERVE
     blocking = tuple(blocker_to_dict(blocker) for blocker in record.blockers)
@@ -182,19 +188,18 @@ def _answer(record: GateRecord, degraded_percent: int, simulated: bool) -> Answe
         ready=record.ready,
         reason=record.reason,
         blocking=() if record.ready and not record.forced else blocking,
-        agent_line=_agent_line(record, degraded_percent, simulated),
+        agent_line=_agent_line(record, degraded_percent),
         forced=_ascii(f"until={force.until_wall_s:.0f} {force.reason}") if force and record.forced else "",
     )
 
 
-def _agent_line(record: GateRecord, degraded_percent: int, simulated: bool) -> str:
+def _agent_line(record: GateRecord, degraded_percent: int) -> str:
     """HAProxy's words; what follows `#` is a description."""
-    note = " #SIMULATED" if simulated else ""
     match record.state:
         case GateState.SERVING:
-            return f"up ready 100%{note}"
+            return "up ready 100%"
         case GateState.DEGRADED:
-            return f"up ready {degraded_percent}%{' #FORCED-OPEN' if record.forced else note}"
+            return f"up ready {degraded_percent}%{' #FORCED-OPEN' if record.forced else ''}"
         case GateState.DRAINING:
             return "drain"
         case GateState.MAINTENANCE:
@@ -235,7 +240,7 @@ def _stale(age_s: float, max_age_s: float) -> tuple[dict[str, Any], ...]:
     return (_blocking(text, "gate.age"),)
 
 
-def _worst_state(answers: list[Answer] | tuple[Answer, ...]) -> str:
+def _worst_state(answers: tuple[Answer, ...]) -> str:
     """The state to show for several gates."""
     states = {answer.state for answer in answers}
     return next((state for state in _WORST_STATES if state in states), answers[0].state)

@@ -1,4 +1,4 @@
-"""The publication as JSON for /status and the command line, and as Prometheus text; pure, made when asked for."""
+"""The publication as JSON for /status and the command line, and as Prometheus text; made when asked for."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class GateMachine(RuleBasedStateMachine):
                 assert not after.shutting_down
             if isinstance(action, StopEngine):
                 assert not after.ready
-                assert self.phase in LIVE
+                assert self.phase in LIVE or self.phase is EnginePhase.ABSENT
         assert after.config.mode is Mode.MANAGE or not any(
             isinstance(a, StartEngine | StopEngine) for a in actions
         )
