@@ -1,0 +1,236 @@
+"""Make agent/demo_nodes/h200-roce and tests/nodes/h200-roce-two-engines/profile.yaml.
+
+Run it from anywhere: python tests/nodes/tools/build_demo_node.py [TARGET]. GPU values are those of the real
+captures h200-x1-capture and h200-x2-capture; everything else is filled in, see the README that it writes from
+demo_readme.md. Scenarios are written by hand and not touched.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import demo_nic
+import yaml
+
+NODES = Path(__file__).parents[1]
+REPOSITORY = NODES.parents[1]
+#: (NIC, GPU) behind one PCIe switch; addresses as on an 8-GPU HGX board with two sockets.
+PAIRS = (
+    ("18", "1b"), ("40", "43"), ("4f", "52"), ("5e", "61"), ("9a", "9d"), ("c0", "c3"), ("ce", "d1"), ("dc", "df"),
+)  # fmt: skip
+CPUS = ("0-55,112-167", "56-111,168-223")
+BOOT_ID = "3e2b7a5c-8d41-4f6e-9b0a-6c1d52f7e908"
+UPTIME_S = 93784.25
+
+
+def main(target: Path = REPOSITORY) -> None:
+    node = target / "agent/demo_nodes/h200-roce"
+    node.mkdir(parents=True, exist_ok=True)
+    (node / "node.yaml").write_text(yaml.safe_dump(META, sort_keys=False))
+    (node / "nvml.json").write_text(json.dumps(nvml(), indent=1) + "\n")
+    (node / "net.json").write_text(
+        json.dumps({f"eth{i}": demo_nic.netdev(i) for i in range(8)}, indent=1) + "\n"
+    )
+    (node / "kmsg.txt").write_text("".join(f"{line}\n" for line in kernel_log()))
+    links: dict[str, str] = {}
+    files = system_files()
+    for i, (nic, gpu) in enumerate(PAIRS):
+        files |= gpu_files(i, gpu) | demo_nic.files(i, f"0000:{nic}:00.0", i // 4)
+        links |= pci_links(i, nic, gpu) | demo_nic.links(i, f"0000:{nic}:00.0")
+    for path, text in files.items():
+        file = node / "root" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n" if text else "")
+    (node / "links.json").write_text(json.dumps(links, indent=1) + "\n")
+    (node / "README.md").write_text((Path(__file__).parent / "demo_readme.md").read_text())
+    (node / "profile.yaml").write_text(profile(ONE_ENGINE))
+    two = target / "tests/nodes/h200-roce-two-engines"
+    two.mkdir(parents=True, exist_ok=True)
+    (two / "profile.yaml").write_text(profile(TWO_ENGINES))
+
+
+def uuid(i: int) -> str:
+    return f"GPU-{0xA1C0FFEE + i * 0x01010101:08x}-4e2d-5b7a-9c3f-{0x0D15EA5E0000 + i * 0x1111:012x}"
+
+
+def nvml() -> dict[str, Any]:
+    """Eight times the first real GPU, with the NVLink and fabric values of the second capture."""
+    one = json.loads((NODES / "h200-x1-capture/nvml.json").read_text())
+    two = json.loads((NODES / "h200-x2-capture/nvml.json").read_text())
+    gpus = []
+    for i, (_nic, bus) in enumerate(PAIRS):
+        gpu = copy.deepcopy(one["gpus"][0])
+        gpu["identity"] |= {
+            "index": i, "uuid": uuid(i), "pci_bus_id": f"0000:{bus}:00.0", "serial": f"16506230{40150 + 97 * i}",
+            "minor": i,
+        }  # fmt: skip
+        gpu["nvlink"] = copy.deepcopy(two["gpus"][i % 2]["nvlink"])
+        gpu["fabric"] = copy.deepcopy(two["gpus"][i % 2]["fabric"])
+        gpu["call_us"] |= {"nvlink": 310.0, "fabric": 45.0}
+        # Neighbours are never equal: some degrees and watts around the measured ones, margin against temperature.
+        warmer = (0, 2, 1, 3, 1, 0, 2, 1)[i]
+        gpu["thermal"]["temperature_c"] += warmer
+        gpu["thermal"]["memory_temperature_c"] += warmer
+        gpu["thermal"]["margin_c"] -= warmer
+        gpu["power"]["draw_w"] = round(gpu["power"]["draw_w"] + 0.8 * warmer, 3)
+        gpus.append(gpu)
+    return {"system": {**one["system"], "device_count": 8}, "gpus": gpus}
+
+
+def gpu_files(i: int, bus: str) -> dict[str, str]:
+    base = f"sys/bus/pci/devices/0000:{bus}:00.0"
+    return {
+        f"{base}/class": "0x030200",
+        f"{base}/vendor": "0x10de",
+        f"{base}/device": "0x2335",
+        f"{base}/subsystem_vendor": "0x10de",
+        f"{base}/subsystem_device": "0x18bf",
+        f"{base}/current_link_speed": "32.0 GT/s PCIe",
+        f"{base}/current_link_width": "16",
+        f"{base}/max_link_speed": "32.0 GT/s PCIe",
+        f"{base}/max_link_width": "16",
+        f"{base}/numa_node": str(i // 4),
+        f"{base}/local_cpulist": CPUS[i // 4],
+        f"dev/nvidia{i}": "",
+    }
+
+
+def pci_links(i: int, nic: str, gpu: str) -> dict[str, str]:
+    """Both sit behind one switch, so their paths share all but the last two steps."""
+    low = int(nic, 16) - 3
+    switch = f"../../../devices/pci0000:{low:02x}/0000:{low:02x}:01.0/0000:{low + 1:02x}:00.0"
+    return {
+        f"sys/bus/pci/devices/0000:{nic}:00.0": f"{switch}/0000:{low + 2:02x}:00.0/0000:{nic}:00.0",
+        f"sys/bus/pci/devices/0000:{gpu}:00.0": f"{switch}/0000:{low + 2:02x}:02.0/0000:{gpu}:00.0",
+    }
+
+
+def system_files() -> dict[str, str]:
+    return {
+        "proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz-6.8.0-79-generic root=/dev/md0 ro iommu=pt numa_balancing=disable",
+        "proc/sys/kernel/random/boot_id": BOOT_ID,
+        "proc/sys/kernel/hostname": "h200-roce",
+        "proc/sys/kernel/osrelease": "6.8.0-79-generic",
+        "proc/sys/kernel/numa_balancing": "0",
+        "proc/sys/vm/swappiness": "10",
+        "proc/sys/vm/max_map_count": "1048576",
+        "proc/sys/vm/zone_reclaim_mode": "0",
+        "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build",
+        "sys/module/nvidia/version": "580.159.04",
+        "sys/module/nvidia/initstate": "live",
+        "sys/module/nvidia_peermem/initstate": "live",
+        "sys/module/mlx5_core/initstate": "live",
+        "sys/devices/system/node/online": "0-1",
+        "sys/devices/system/node/node0/cpulist": CPUS[0],
+        "sys/devices/system/node/node1/cpulist": CPUS[1],
+        "sys/devices/system/node/node0/distance": "10 21",
+        "sys/devices/system/node/node1/distance": "21 10",
+    }  # fmt: skip
+
+
+def kernel_log() -> list[str]:
+    """Lines of a healthy start, in the wording of the NVIDIA and mlx5 drivers."""
+    lines: list[tuple[int, float, str]] = []
+    for i, (nic, _gpu) in enumerate(PAIRS):
+        at_s = 6.1 + 0.4 * i
+        lines += [
+            (6, at_s, f"mlx5_core 0000:{nic}:00.0: firmware version: {demo_nic.FIRMWARE}"),
+            (6, at_s + 0.01,
+             f"mlx5_core 0000:{nic}:00.0: 504.112 Gb/s available PCIe bandwidth (32.0 GT/s PCIe x16 link)"),
+            (6, 21.3 + 0.2 * i, f"mlx5_core 0000:{nic}:00.0 eth{i}: Link up"),
+        ]  # fmt: skip
+    lines += [
+        (4, 12.402, "nvidia: loading out-of-tree module taints kernel."),
+        (6, 12.618, "nvidia-nvlink: Nvlink Core is being initialized, major device number 236"),
+        (4, 13.907, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build"),
+        (6, 14.122, "nvidia-modeset: Loading NVIDIA UNIX Open Kernel Mode Setting Driver for UNIX platforms  580.159.04"),
+        (4, 31.556,
+         "NVRM: Persistence mode is deprecated and will be removed in a future release. Please use nvidia-persistenced instead."),
+    ]  # fmt: skip
+    lines.sort(key=lambda line: line[1])
+    return [
+        f"{level},{900 + i},{round(at_s * 1e6)},-;{text}" for i, (level, at_s, text) in enumerate(lines)
+    ]
+
+
+META = {
+    "schema": 1,
+    "name": "h200-roce",
+    "platform": "h200",
+    "description": "8-GPU HGX H200 with eight 400 Gb/s RoCE ports, idle and healthy",
+    "simulated": True,
+    "captured_s": 1795967760.0,
+    "captured_mono_s": UPTIME_S,
+    "boot_id": BOOT_ID,
+    "driver": "580.159.04",
+    "redacted": True,
+    "filled_in": [
+        "nvml.json: identities, GPUs 1 to 7, spread of temperature and power",
+        "net.json: all",
+        "root: all but class, vendor, device, subsystem and link speed of GPUs",
+        "kmsg.txt: all (wording of the drivers)",
+    ],
+}
+
+ONE_ENGINE = """\
+engines:
+  main:
+    gpus: [0, 1, 2, 3, 4, 5, 6, 7]
+    port: 8000
+    launch:
+      command: [vllm, serve]
+      model: demo
+      served_model_name: demo
+      # Prefill and decode are split over nodes, so the KV cache travels over the fabric: port faults gate this engine.
+      rdma: true
+"""
+TWO_ENGINES = """\
+engines:
+  glm:
+    gpus: [0, 1, 2, 3]
+    port: 8001
+    launch: {command: [vllm, serve], model: glm, served_model_name: glm, rdma: true}
+  kimi:
+    gpus: [4, 5, 6, 7]
+    port: 8002
+    # Its traffic stays on NVLink: port faults only warn here.
+    launch: {command: [vllm, serve], model: kimi, served_model_name: kimi}
+"""
+
+
+def profile(engines: str) -> str:
+    pins = "".join(f'    {i}: {{uuid: {uuid(i)}, pci_bus_id: "0000:{gpu}:00.0"}}\n' for i, (_n, gpu) in enumerate(PAIRS))
+    ports = "".join(
+        f'    - {{device: mlx5_{i}, netdev: eth{i}, rate_gbps: 400, mtu_bytes: 9000, pci_bus_id: "0000:{nic}:00.0", gpu: {i}}}\n'
+        for i, (nic, _gpu) in enumerate(PAIRS)
+    )  # fmt: skip
+    return f"""\
+# Profile of the simulated node h200-roce. The layer `h200` gives what all HGX H200 have in common.
+schema_version: 1
+node: h200-roce
+platform: h200
+mode: manage
+driver_version: 580.159.04
+
+gpus:
+  pins:
+{pins}
+fabric:
+  kind: roce
+  ports:
+{ports}
+{engines}
+# Shorter than in production, so that a gate reopens within seconds of a fault's end while one watches.
+checks:
+  gpu.thermal_margin: {{clear_for_s: 3}}
+  gpu.throttle: {{fail_for_s: 2, clear_for_s: 3}}
+  nvlink.links: {{period_s: 2, fail_for_s: 2, clear_for_s: 3}}
+"""
+
+
+if __name__ == "__main__":
+    main(*(Path(argument) for argument in sys.argv[1:2]))
