@@ -1,7 +1,8 @@
-"""The engine over HTTP (/health, /metrics, /v1/models, /v1/completions), and the board its observations go to.
+"""The engine over HTTP (health, metrics, models, completions), and the board its observations go to.
 
-Every read has one deadline for connect, send and receive together, and a bound on the answer's size. Connections
-are not kept alive: an idle one that the engine closes a moment before it is used again would read as a fault.
+Every read has one deadline for connect, send and receive together, and a bound on the answer's size.
+Connections are not kept alive: an idle one that the engine closes a moment before it is used again would
+read as a fault.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def _gist(observation: EngineObservation) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EngineMetrics:
-    """What the agent reads of vLLM's metrics, summed over the engines behind one API server; None = not exported."""
+    """What the agent reads of vLLM's metrics, summed over the engines of one API server.
+
+    None = not exported.
+    """
 
     iterations: float | None = None
     generation_tokens: float | None = None
@@ -71,7 +75,7 @@ class EngineMetrics:
         return self.iterations, self.generation_tokens, self.prompt_tokens
 
 
-#: Sample name in the exposition -> field. Histograms: `iteration_tokens_total` counts one sample for each step.
+#: Sample name -> field. `iteration_tokens_total` is a histogram with one sample for each engine step.
 SAMPLES = {
     "vllm:iteration_tokens_total_count": "iterations",
     "vllm:generation_tokens_total": "generation_tokens",
@@ -155,6 +159,20 @@ def base_url(host: str, port: int) -> str:
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
+async def something_listens(host: str, port: int, deadline_s: float = 1.0) -> bool:
+    """Whether a connection to the engine's port is accepted, or hangs; refused is what a free port does."""
+    url = httpx.URL(base_url(host, port))
+    try:
+        async with asyncio.timeout(deadline_s):
+            _, writer = await asyncio.open_connection(url.host, port)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
 class EngineClient:
     """Bounded reads of one engine's HTTP interface; proxies of the environment are not used."""
 
@@ -201,14 +219,14 @@ class EngineClient:
         return parse_completion(*await self._fetch("POST", "/v1/completions", deadline_s, request.body()))
 
     async def _fetch(
-        self, method: str, path: str, deadline_s: float, json_body: dict[str, Any] | None = None
+        self, method: str, path: str, deadline_s: float, sent: dict[str, Any] | None = None
     ) -> tuple[int, bytes]:
         """One request: status and body."""
         body = bytearray()
         try:
             async with (
                 asyncio.timeout(deadline_s),
-                self._client.stream(method, path, json=json_body) as answer,
+                self._client.stream(method, path, json=sent) as answer,
             ):
                 async for chunk in answer.aiter_bytes():
                     body += chunk

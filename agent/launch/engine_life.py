@@ -1,0 +1,131 @@
+"""One life of an engine: the process, how long it is watched, what ends it, and the cleaning up behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from agent.errors import LaunchError
+from agent.launch.clean_up import CleanUp, LifeEnd, clean_up
+from agent.launch.death_rule import core_of, fault_of_death
+from agent.launch.engine_log import EngineLog
+from agent.launch.engine_monitor import EngineMonitor
+from agent.launch.engine_state import EngineEvent, EventKind
+from agent.launch.engine_watch import LifeHooks, live
+from agent.launch.launch_profile import LaunchPlan
+from agent.launch.status_book import StatusBook
+from agent.launch.supervisor import EngineRun, Supervisor
+from agent.model import EnginePhase
+from agent.node_profile import Engine
+from agent.sources import Sources
+from agent.sources.engine import EngineClient
+from agent.sources.processes import ProcessStat
+
+logger = logging.getLogger("nodegate.launch")
+
+#: vLLM neither exits nor goes on when it gets SIGTERM while it starts: no use in waiting long.
+STARTUP_TERM_S = 2.0
+
+
+class EngineLife:
+    """From the decision to start (or the find of an earlier engine) to the proof that nothing is left."""
+
+    def __init__(self, book: StatusBook, supervisor: Supervisor, log: EngineLog, engine: Engine) -> None:
+        """Begin before anything runs, so that a stop that is asked for meanwhile is not lost."""
+        self._book = book
+        self._supervisor = supervisor
+        self._log = log
+        self._engine = engine
+        self._end: asyncio.Future[LifeEnd] = asyncio.get_running_loop().create_future()
+        self._broken = asyncio.Event()
+        self._core: frozenset[tuple[int, int]] = frozenset()
+        self.plan: LaunchPlan | None = None
+        self.run: EngineRun | None = None
+
+    def begin(self, run: EngineRun, plan: LaunchPlan) -> None:
+        """It runs: hear of every process of it that ends."""
+        self.run, self.plan = run, plan
+        self._supervisor.follow(run, self._died)
+
+    def term_s(self) -> float:
+        """How long SIGTERM may take in this phase."""
+        whole_s = self._engine.stop_deadline_s
+        return (
+            whole_s
+            if self._book.phase in (EnginePhase.UP, EnginePhase.WARM)
+            else min(STARTUP_TERM_S, whole_s)
+        )
+
+    def stop(self, reason: str, grace_s: float = 0.0) -> None:
+        """End it as asked. After a fault this only keeps the engine from coming back."""
+        self._finish(LifeEnd(self.term_s(), grace_s), EventKind.STOP, reason)
+
+    def fault(self, reason: str) -> None:
+        """End it because of a fault: all of it is killed at once."""
+        self._finish(LifeEnd(term_s=0), EventKind.FAULT, reason)
+
+    def _finish(self, end: LifeEnd, kind: EventKind, reason: str) -> None:
+        """The first word decides how it ends."""
+        if not self._book.allows(kind):
+            return
+        if not self._end.done():
+            self._end.set_result(end)
+        self._book.apply(EngineEvent(kind, reason))
+
+    def _died(self, stat: ProcessStat) -> None:
+        """A process of the engine ended (called by its pidfd, at once)."""
+        if self.run is None:
+            return
+        latest = self.run.tree.members.get(stat.key, stat)  # it may have renamed itself since it was found
+        fault = fault_of_death(latest, self.run.tree.root, self._core)
+        if fault is None:
+            return
+        self._broken.set()
+        words = self._log.last_words() if self._book.phase is EnginePhase.STARTING else ""
+        self.fault(f"{fault}: {words}" if words else fault)
+
+    async def _whole(self) -> None:
+        """It has passed its warm-up: from now on the end of any of these processes is a fault."""
+        if self.run is not None:
+            self._core = core_of(await self._supervisor.processes(self.run))
+
+    async def watch(self, canary_now: asyncio.Event) -> None:
+        """Watch it until something ends it; returns then. LaunchError when it never began."""
+        if self.run is None or self.plan is None:
+            raise LaunchError("there is no engine to watch")
+        client = EngineClient(self.plan.host, self.plan.port, api_key=self.plan.api_key)
+        monitor = EngineMonitor(self._engine, client, self._book.clock, self.plan.model_name)
+        self._book.monitor = monitor
+        watching = asyncio.ensure_future(
+            live(
+                self._book,
+                self._engine,
+                monitor,
+                LifeHooks(on_whole=self._whole, on_fault=self.fault),
+                canary_now,
+                started_mono_s=self.run.started_mono_s,
+                short_warm_up=self.run.adopted,
+            )
+        )
+        try:
+            await asyncio.wait((watching, self._end), return_when=asyncio.FIRST_COMPLETED)
+            if (
+                not self._end.done()
+            ):  # a defect of nodegate itself: an engine that nobody watches must not serve
+                logger.error("watching the engine failed", exc_info=watching.exception())
+                self.fault(f"watching it failed: {watching.exception()}")
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
+            await client.close()
+
+    async def clean_up(self, sources: Sources, pinned: tuple[str, ...]) -> CleanUp:
+        """End every process and prove that the GPUs are free (`pinned`.
+
+        Those of a launch not known any more).
+        """
+        if self.run is None:
+            return CleanUp()
+        end = self._end.result() if self._end.done() else LifeEnd(self.term_s())
+        uuids = self.plan.gpu_uuids if self.plan is not None else pinned
+        return await clean_up(self._supervisor, self.run, end, sources, uuids, self._broken)

@@ -1,0 +1,79 @@
+"""An engine's output: one file that it writes itself, kept within a bound, and its last lines for people.
+
+The engine gets the file's descriptor, not a pipe to the agent: it must go on when the agent is gone. So the
+file is bounded by copying and truncating, which is safe because the engine appends; lines that it writes
+between the two are lost.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+MAX_BYTES = 32 * 1024 * 1024
+TAIL_BYTES = 256 * 1024
+#: Shorter values would blot out ordinary words.
+MIN_SECRET_CHARS = 4
+
+
+class EngineLog:
+    """The log file of one engine."""
+
+    def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
+        """Name the file; `NAME.1` beside it is the older part."""
+        self.path = path
+        self.max_bytes = max_bytes
+        self.secrets: tuple[str, ...] = ()
+
+    def open(self) -> int:
+        """A descriptor for the engine to append to; the caller closes it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Values that must not be shown by `tail`."""
+        self.secrets = tuple(secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS)
+
+    def bound(self) -> bool:
+        """Move the content to the older part when it is too long; whether it did."""
+        try:
+            if self.path.stat().st_size <= self.max_bytes:
+                return False
+            shutil.copyfile(self.path, self.path.with_name(self.path.name + ".1"))
+        except FileNotFoundError:
+            return False
+        finally:
+            # Even when the copy failed (disk full) the file must not grow on.
+            self._truncate_if_long()
+        return True
+
+    def _truncate_if_long(self) -> None:
+        if self.path.exists() and self.path.stat().st_size > self.max_bytes:
+            os.truncate(self.path, 0)
+
+    def tail(self, lines: int) -> list[str]:
+        """The last lines, control characters and secrets taken out."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(max(0, self.path.stat().st_size - TAIL_BYTES))
+                text = file.read(TAIL_BYTES).decode("utf-8", "replace")
+        except OSError:  # not started yet, or removed by hand: there is nothing to show
+            return []
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        shown = [
+            "".join(c if c.isprintable() or c == "\t" else " " for c in line) for line in text.splitlines()
+        ]
+        return shown[-lines:] if lines > 0 else []
+
+    def last_words(self) -> str:
+        """The line that most likely says why the engine ended.
+
+        The last one that names an error, else the last one.
+        """
+        tail = [line.strip() for line in self.tail(60) if line.strip()]
+        errors = [line for line in tail if "error" in line.lower()]
+        chosen = (errors or tail or [""])[-1]
+        return chosen if len(chosen) <= 200 else chosen[:197] + "..."

@@ -1,0 +1,112 @@
+"""Watching one engine while it runs: wait for health, warm up, then canaries, with polls beside it all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from agent.errors import LaunchError
+from agent.launch.engine_monitor import EngineMonitor
+from agent.launch.engine_state import EngineEvent, EventKind
+from agent.launch.status_book import StatusBook
+from agent.node_profile import Engine
+from agent.sources import CanaryReport, CanaryVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class LifeHooks:
+    """What a life tells its controller: it is whole now (before it becomes warm), or it has failed."""
+
+    on_whole: Callable[[], Awaitable[None]]
+    on_fault: Callable[[str], None]
+
+
+async def poll_forever(book: StatusBook, monitor: EngineMonitor) -> None:
+    """Keep the observation on the board fresh."""
+    while True:
+        started = book.clock.mono_s()
+        await monitor.poll()
+        book.publish()
+        await asyncio.sleep(max(0.05, started + monitor.poll_period_s - book.clock.mono_s()))
+
+
+async def live(
+    book: StatusBook,
+    engine: Engine,
+    monitor: EngineMonitor,
+    hooks: LifeHooks,
+    canary_now: asyncio.Event,
+    *,
+    started_mono_s: float,
+    short_warm_up: bool,
+) -> None:
+    """From the start of the process to a fault; cancelled when the life ends in another way."""
+    async with asyncio.TaskGroup() as group:
+        polls = group.create_task(poll_forever(book, monitor))
+        try:
+            await _wait_healthy(monitor, book, started_mono_s, engine.start_deadline_s)
+            book.apply(EngineEvent(EventKind.HEALTHY, "healthy, warming up"))
+            await monitor.warm_up(book.note, short=short_warm_up)
+            await hooks.on_whole()
+            book.apply(EngineEvent(EventKind.WARMED, "warm-up passed"))
+            await canaries(book, engine, monitor, canary_now, restart=True)
+        except LaunchError as cause:
+            hooks.on_fault(str(cause))
+        finally:
+            polls.cancel()
+
+
+async def until_healthy(monitor: EngineMonitor) -> None:
+    """Until a poll has found /health to answer 200."""
+    while not monitor.health_ok:
+        await monitor.polled.wait()
+
+
+async def _wait_healthy(
+    monitor: EngineMonitor, book: StatusBook, started_mono_s: float, deadline_s: float
+) -> None:
+    """Until /health answers 200; LaunchError after the start deadline."""
+    try:
+        async with asyncio.timeout(max(0.0, started_mono_s + deadline_s - book.clock.mono_s())):
+            await until_healthy(monitor)
+    except TimeoutError as cause:
+        fault = monitor.health_fault or "no answer"
+        raise LaunchError(f"not healthy {deadline_s:g} s after its start: {fault}") from cause
+
+
+async def canaries(
+    book: StatusBook, engine: Engine, monitor: EngineMonitor, canary_now: asyncio.Event, *, restart: bool
+) -> None:
+    """One canary each period, counted from start to start, or at once when asked for.
+
+    With `restart` too many dead ones in a row raise LaunchError. One that ran out its deadline is followed
+    by the next without a pause when the period is over.
+    """
+    dead = 0
+    started = book.clock.mono_s()
+    while True:
+        await _until(canary_now, started + engine.canary.period_s - book.clock.mono_s())
+        started = book.clock.mono_s()
+        report = await monitor.canary()
+        dead = dead + 1 if report.verdict is CanaryVerdict.DEAD else 0
+        book.publish()
+        book.note(_words(report))
+        if restart and dead >= engine.canary.restart_after:
+            raise LaunchError(f"{dead} dead canaries in a row, the last: {report.reason}")
+
+
+async def _until(event: asyncio.Event, wait_s: float) -> None:
+    """Wait for the event, but not longer; the event is used up."""
+    try:
+        async with asyncio.timeout(max(0.0, wait_s)):
+            await event.wait()
+    except TimeoutError:
+        return
+    finally:
+        event.clear()
+
+
+def _words(report: CanaryReport) -> str:
+    """A canary as a reason."""
+    return f"canary {report.verdict}: {report.reason}" if report.reason else "warm, canary ok"
