@@ -108,6 +108,7 @@ class NvmlKeeper:
             child.kill()
         with self._lock:
             self._end_child(NODE)
+            self._collect_stuck()
 
     def _exchange(
         self, child: NvmlChild, name: str, op: str, args: Mapping[str, object], what: str
@@ -183,9 +184,12 @@ class NvmlKeeper:
         if not self._reaper(child.process, REAP_S):
             self._stuck.append((name, child.process))
 
+    def _collect_stuck(self) -> None:
+        self._stuck = [(name, process) for name, process in self._stuck if not self._reaper(process, 0.0)]
+
     def _leave_out_stuck(self, name: str) -> None:
         """Refuse what a process is stuck in, and everything once there are two."""
-        self._stuck = [(stuck, process) for stuck, process in self._stuck if not self._reaper(process, 0.0)]
+        self._collect_stuck()
         if len(self._stuck) >= MAX_STUCK:
             pids = ", ".join(str(process.pid) for _, process in self._stuck)
             raise SourceUnavailable(
