@@ -13,29 +13,12 @@ from collections.abc import Collection
 from agent.sources.processes import ProcessStat
 
 ENGINE_PREFIXES = ("VLLM::", "SIM::")
-#: Programs that engines run for a while: compilers, linkers, hardware queries. Names as the kernel keeps
-#: them.
-COMPILERS = frozenset(
-    [
-        "as",
-        "c++",
-        "cc",
-        "cc1",
-        "cc1plus",
-        "cicc",
-        "collect2",
-        "cudafe++",
-        "fatbinary",
-        "g++",
-        "gcc",
-        "ld",
-        "ninja",
-        "nvcc",
-        "nvlink",
-        "ptxas",
-    ]
+#: Programs that engines run for a while (compilers, linkers, hardware queries), as the kernel names them.
+HELPERS = frozenset(
+    ("as", "c++", "cc", "cc1", "cc1plus", "cicc", "collect2", "cudafe++", "fatbinary", "g++", "gcc", "ld")
+) | frozenset(
+    ("lscpu", "lspci", "ninja", "numactl", "nvcc", "nvidia-smi", "nvlink", "ptxas", "sh", "uname", "which")
 )
-HELPERS = COMPILERS | {"lscpu", "lspci", "numactl", "nvidia-smi", "sh", "uname", "which"}
 
 
 def core_of(alive: Collection[ProcessStat]) -> frozenset[tuple[int, int]]:
