@@ -20,7 +20,7 @@ from agent.result_json import result_to_dict
 
 __all__ = ["Journal", "Retention"]
 
-#: `record_latest` writes no more often than this: it serves slow results, fast ones are measured anew at once.
+#: `record_latest` writes no more often than this: it serves slow results, fast ones are soon measured anew.
 LATEST_EVERY_S = 30.0
 
 _CHANGE = (

@@ -105,6 +105,7 @@ class JournalWriter:
     def _work(self) -> None:
         flushes: list[_Flush] = []
         stopping = False
+        self._write(0)  # drops what is too old, before the first entry comes
         while not stopping:
             stopping = self._collect(flushes)
             with self._lock:

@@ -1,0 +1,117 @@
+"""`nodegate check`: one pass over the checks, without the daemon."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.commands import (
+    NodeOption,
+    OverlayOption,
+    ProfileOption,
+    ScenarioOption,
+    open_sources,
+    resolve_profile,
+)
+from agent.errors import ConfigError
+from agent.model import Phase
+
+if TYPE_CHECKING:
+    from agent.one_shot import PassReport
+    from agent.sources.live import LiveSources
+    from agent.sources.replay import ReplaySources
+
+#: Longest wait between two samples of a counter, in seconds.
+LONGEST_SAMPLE_S = 600.0
+
+
+class ReportFormat(StrEnum):
+    """How the report is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    JUNIT = "junit"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("check")(check_command)
+
+
+def check_command(
+    profile: ProfileOption = None,
+    overlay: OverlayOption = None,
+    node: NodeOption = None,
+    scenario: ScenarioOption = None,
+    phase: Annotated[Phase, typer.Option("--phase", help="Which checks to run.")] = Phase.ADMISSION,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="GLOB", help="Only checks whose id matches.", show_default=False),
+    ] = None,
+    report_format: Annotated[
+        ReportFormat, typer.Option("--format", help="Form of the report.")
+    ] = ReportFormat.TABLE,
+    sample_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--sample-seconds",
+            help="Seconds between the two samples of counters [as long as the checks need].",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Run the checks once. Exit code 0: pass, 1: a check failed, 2: nothing failed, something is unknown."""
+    from agent.checks.registry import load_all
+    from agent.one_shot import run_pass, select
+
+    if sample_seconds is not None and not 0 <= sample_seconds <= LONGEST_SAMPLE_S:
+        raise ConfigError(
+            f"--sample-seconds {sample_seconds:g} is not between 0 and {LONGEST_SAMPLE_S:g}",
+            remedy="write for example --sample-seconds 5",
+        )
+    checks = load_all()
+    select(checks, phase, only)  # a wrong --only is told before anything is opened
+    loaded = resolve_profile(profile, overlay, node)
+    with open_sources(loaded.profile, node=node, scenario=scenario) as opened:
+        report = run_pass(
+            opened.sources,
+            loaded,
+            checks,
+            phase=phase,
+            only=only,
+            node=loaded.profile.node or _name_of(opened),
+            sample_s=sample_seconds,
+            on_sampling=_say_sampling,
+        )
+    _write(report, report_format)
+    raise typer.Exit(report.exit_code())
+
+
+def _name_of(opened: LiveSources | ReplaySources) -> str:
+    """The captured node's name, or this machine's."""
+    from agent.sources.replay import ReplaySources
+
+    return opened.folder.meta.name if isinstance(opened, ReplaySources) else socket.gethostname()
+
+
+def _say_sampling(wait_s: float) -> None:
+    """Tell a person who watches why nothing happens for a while."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"sampling counters for {wait_s:g} s ...\n")
+
+
+def _write(report: PassReport, report_format: ReportFormat) -> None:
+    from agent.check_report import junit, show_table
+    from agent.console import Out
+
+    if report_format is ReportFormat.JSON:
+        sys.stdout.write(json.dumps(report.to_json(), indent=2) + "\n")
+    elif report_format is ReportFormat.JUNIT:
+        sys.stdout.write(junit(report))
+    else:
+        show_table(report, Out())

@@ -1,0 +1,140 @@
+"""Snapshot and gate answers as Prometheus text, rendered ahead of a scrape so that it reads only bytes.
+
+Names are a contract with dashboards (docs/adr); base units, prefix `nodegate_`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from agent import __version__
+from agent.model import GateState, Snapshot, Verdict, gpu_slot_of
+
+#: Content type of what `render_metrics` returns.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+#: Check -> (metric, help, unit of the finding) for what a check observed on each GPU.
+OBSERVED_ON_GPU = {
+    "gpu.thermal_margin": (
+        "nodegate_gpu_tlimit_margin_celsius",
+        "Degrees that the GPU is below the point at which it slows itself down.",
+        "C",
+    ),
+    "gpu.temperature": ("nodegate_gpu_temperature_celsius", "Temperature of the GPU.", "C"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GateSample:
+    """One engine's gate as it is answered now; `ready` is what /readyz says."""
+
+    engine: str
+    state: GateState
+    ready: bool
+
+
+def render_metrics(
+    snapshot: Snapshot,
+    gates: Sequence[GateSample],
+    *,
+    durations_s: Mapping[str, float],
+    now_mono_s: float,
+    journal_healthy: bool | None = None,
+) -> bytes:
+    """The whole page; `durations_s` is the last run of each check, `now_mono_s` ages the snapshot."""
+    families = [
+        *_about_agent(snapshot, now_mono_s, journal_healthy),
+        *_about_gates(gates),
+        *_about_checks(snapshot, durations_s),
+        *_about_gpus(snapshot),
+    ]
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(families))
+    return generate_latest(registry)
+
+
+class _Families(Collector):
+    """A collector of metrics that have already been made."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _about_agent(snapshot: Snapshot, now_mono_s: float, journal_healthy: bool | None) -> Iterator[Metric]:
+    build = InfoMetricFamily(
+        "nodegate_build", "Version of nodegate, profile in force, and whether SIMULATED."
+    )
+    build.add_metric(
+        [],
+        {
+            "version": __version__,
+            "node": snapshot.node,
+            "profile_hash": snapshot.profile_hash,
+            "simulated": str(snapshot.simulated).lower(),
+        },
+    )
+    yield build
+    age_s = max(0.0, now_mono_s - snapshot.mono_s)
+    yield GaugeMetricFamily("nodegate_snapshot_age_seconds", "Age of the newest snapshot of results.", age_s)
+    if journal_healthy is not None:
+        yield GaugeMetricFamily(
+            "nodegate_journal_healthy", "1 while the journal gets to the disk.", float(journal_healthy)
+        )
+
+
+def _about_gates(gates: Sequence[GateSample]) -> Iterator[Metric]:
+    ready = GaugeMetricFamily(
+        "nodegate_gate_ready", "1 while /readyz of the engine is 200.", labels=["engine"]
+    )
+    state = GaugeMetricFamily(
+        "nodegate_gate_state", "1 for the state that the gate is in.", labels=["engine", "state"]
+    )
+    for gate in gates:
+        ready.add_metric([gate.engine], float(gate.ready))
+        for each in GateState:
+            state.add_metric([gate.engine, each.value], float(each is gate.state))
+    yield ready
+    yield state
+
+
+def _about_checks(snapshot: Snapshot, durations_s: Mapping[str, float]) -> Iterator[Metric]:
+    verdict = GaugeMetricFamily(
+        "nodegate_check_verdict",
+        "1 for the confirmed verdict of the check on the subject.",
+        labels=["check", "subject", "verdict"],
+    )
+    for (check, subject), result in sorted(snapshot.results.items()):
+        for each in Verdict:
+            verdict.add_metric([check, subject, each.value], float(each is result.verdict))
+    duration = GaugeMetricFamily(
+        "nodegate_check_duration_seconds", "Duration of the check's last run.", labels=["check"]
+    )
+    for check, seconds in sorted(durations_s.items()):
+        duration.add_metric([check], seconds)
+    yield verdict
+    yield duration
+
+
+def _about_gpus(snapshot: Snapshot) -> Iterator[Metric]:
+    for check, (name, text, unit) in OBSERVED_ON_GPU.items():
+        family = GaugeMetricFamily(name, text, labels=["gpu"])
+        for (id_, subject), result in sorted(snapshot.results.items()):
+            finding, slot = result.finding, gpu_slot_of(subject)
+            # A finding that is merely held (verdict and last reading differ) is no reading of now.
+            fresh = id_ == check and finding.unit == unit and finding.verdict is result.raw_verdict
+            observed = finding.observed
+            if fresh and slot is not None and isinstance(observed, int | float):
+                family.add_metric([str(slot)], float(observed))
+        if family.samples:
+            yield family

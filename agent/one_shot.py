@@ -1,0 +1,210 @@
+"""One pass over the checks without a daemon: all at the same time, each with its deadline; no hysteresis."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import math
+import queue
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agent.check_plan import CheckPlan, plan_check
+from agent.check_run import Outcome, no_answer, start, with_error
+from agent.checks.registry import Check
+from agent.errors import ConfigError
+from agent.model import Finding, Phase, Result, Scalar, Verdict, worst
+from agent.result_json import action_to_dict
+from agent.sources import Sources
+
+if TYPE_CHECKING:
+    from agent.profile_loader import LoadedProfile
+
+EXIT_PASS, EXIT_FAIL, EXIT_UNKNOWN = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What one pass found; `gating` are the results (check, subject) that would keep a gate from opening."""
+
+    node: str
+    simulated: bool
+    profile_hash: str
+    phase: Phase | None
+    results: tuple[Result, ...]
+    gating: frozenset[tuple[str, str]]
+    verdict: Verdict
+    duration_ms: float
+
+    def exit_code(self) -> int:
+        """0 pass (warnings allowed), 1 a check failed, 2 nothing failed but something is unknown."""
+        return {Verdict.FAIL: EXIT_FAIL, Verdict.UNKNOWN: EXIT_UNKNOWN}.get(self.verdict, EXIT_PASS)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as other programs rely on it (schema 1)."""
+        return {
+            "schema": 1,
+            "node": self.node,
+            "simulated": self.simulated,
+            "profile_hash": self.profile_hash,
+            "phase": None if self.phase is None else self.phase.value,
+            "verdict": self.verdict.value,
+            "duration_ms": round(self.duration_ms, 1),
+            "results": [self._result_to_json(result) for result in self.results],
+        }
+
+    def _result_to_json(self, result: Result) -> dict[str, Any]:
+        finding = result.finding
+        return {
+            "check": result.check,
+            "subject": result.subject,
+            "verdict": result.verdict.value,
+            "gating": (result.check, result.subject) in self.gating,
+            "observed": _plain(finding.observed),
+            "expected": _plain(finding.expected),
+            "unit": finding.unit,
+            "summary": finding.summary,
+            "first_seen": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(result.first_seen_s)),
+            "action": action_to_dict(finding.action),
+        }
+
+
+def run_pass(
+    sources: Sources,
+    profile: LoadedProfile,
+    checks: Mapping[str, Check],
+    *,
+    phase: Phase | None,
+    only: str | None,
+    node: str,
+    sample_s: float | None = None,
+    on_sampling: Callable[[float], None] | None = None,
+) -> PassReport:
+    """Run the checks of a phase (None: of all) whose id matches the glob `only`. Raises ConfigError.
+
+    Checks that judge how counters grow are run twice, `sample_s` seconds apart (None: as long as they need);
+    `on_sampling` is told of that wait.
+    """
+    began_s = time.monotonic()
+    chosen = select(checks, phase, only)
+    plans = [plan_check(check, profile.profile) for check in chosen]
+    answers = _run_together(plans, sources)
+    again = [plan for plan in plans if _needs_second_sample(plan, answers[plan.check.id])]
+    if again:
+        wait_s = max(plan.check.needs_interval_s for plan in again) if sample_s is None else sample_s
+        if on_sampling is not None:
+            on_sampling(wait_s)
+        time.sleep(wait_s)
+        answers |= _run_together(again, sources)
+    now_mono_s, now_wall_s = sources.clock.mono_s(), sources.clock.wall_s()
+    results = [
+        _result(plan, finding, now_mono_s, now_wall_s)
+        for plan in plans
+        for finding in _findings(plan, answers[plan.check.id])
+    ]
+    results.sort(key=lambda result: (result.check, natural(result.subject)))
+    return PassReport(
+        node=node,
+        simulated=sources.simulated,
+        profile_hash=profile.hash,
+        phase=phase,
+        results=tuple(results),
+        gating=frozenset((r.check, r.subject) for r in results if _gates(checks[r.check], r)),
+        verdict=worst([result.verdict for result in results]),
+        duration_ms=(time.monotonic() - began_s) * 1000,
+    )
+
+
+def select(checks: Mapping[str, Check], phase: Phase | None, only: str | None) -> list[Check]:
+    """The checks of a phase whose id matches a glob. Raises ConfigError, with near ids, when none does."""
+    in_phase = [check for check in checks.values() if phase is None or phase in check.phases]
+    chosen = [check for check in in_phase if only is None or fnmatch.fnmatchcase(check.id, only)]
+    if chosen:
+        return sorted(chosen, key=lambda check: check.id)
+    of_phase = f" in phase {phase}" if phase is not None else ""
+    elsewhere = [check for check in checks.values() if only and fnmatch.fnmatchcase(check.id, only)]
+    if elsewhere:
+        phases = sorted({str(each) for check in elsewhere for each in check.phases})
+        raise ConfigError(
+            f"no check matches {only!r}{of_phase}", remedy=f"it does with --phase {' or '.join(phases)}"
+        )
+    near = difflib.get_close_matches(only or "", [check.id for check in in_phase], 3, 0.4)
+    remedy = f"did you mean {', '.join(near)}?" if near else _all_ids(in_phase)
+    raise ConfigError(f"no check matches {only!r}{of_phase}", remedy=remedy)
+
+
+def _plain(value: Scalar) -> Scalar:
+    """The value as JSON can hold it: infinite and not-a-number have no JSON form."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def natural(subject: str) -> tuple[tuple[int, str | int], ...]:
+    """A sort key that puts gpu9 before gpu10."""
+    parts = re.split(r"(\d+)", subject)
+    return tuple((1, int(part)) if part.isdecimal() else (0, part) for part in parts)
+
+
+def _all_ids(checks: Sequence[Check]) -> str:
+    return f"the checks are {', '.join(sorted(check.id for check in checks)) or 'none'}"
+
+
+def _run_together(plans: Sequence[CheckPlan], sources: Sources) -> dict[str, Outcome | None]:
+    """Run the plans at the same time; None for one that has not answered within its deadline."""
+    answers: dict[str, Outcome | None] = {plan.check.id: None for plan in plans}
+    running = [plan for plan in plans if plan.skip_reason is None]
+    inbox: queue.SimpleQueue[tuple[str, Outcome]] = queue.SimpleQueue()
+    # Real time, not the sources' clock: it bounds a wait of this process.
+    due_s: dict[str, float] = {}
+    for plan in running:
+        due_s[plan.check.id] = time.monotonic() + plan.deadline_s
+        start(plan, sources, lambda outcome, id_=plan.check.id: inbox.put((id_, outcome)))  # type: ignore[misc]
+    while due_s:
+        left_s = min(due_s.values()) - time.monotonic()
+        try:
+            id_, outcome = inbox.get(timeout=max(0.0, left_s))
+        except queue.Empty:
+            now_s = time.monotonic()
+            due_s = {id_: due for id_, due in due_s.items() if due > now_s}
+            continue
+        if due_s.pop(id_, None) is not None:
+            answers[id_] = outcome
+    return answers
+
+
+def _needs_second_sample(plan: CheckPlan, answer: Outcome | None) -> bool:
+    """Whether the check judges growth and could not yet; one that hangs is not started on top of itself."""
+    if answer is None or plan.check.needs_interval_s <= 0:
+        return False
+    return any(f.verdict is Verdict.UNKNOWN for f in with_error(answer, frozenset()))
+
+
+def _findings(plan: CheckPlan, answer: Outcome | None) -> tuple[Finding, ...]:
+    if plan.skip_reason is not None:
+        return (Finding("node", Verdict.SKIP, plan.skip_reason),)
+    if answer is None:
+        return (Finding("node", Verdict.UNKNOWN, no_answer(plan.deadline_s)),)
+    return with_error(answer, frozenset())
+
+
+def _result(plan: CheckPlan, finding: Finding, mono_s: float, wall_s: float) -> Result:
+    return Result(
+        check=plan.check.id,
+        finding=finding,
+        verdict=finding.verdict,
+        raw_verdict=finding.verdict,
+        serving_class=finding.serving_class or plan.serving_class,
+        measured_mono_s=mono_s,
+        first_seen_s=wall_s,
+        valid_for_s=plan.valid_for_s(serving=False),
+    )
+
+
+def _gates(check: Check, result: Result) -> bool:
+    """Whether the result would keep a gate from opening."""
+    if Phase.ADMISSION not in check.phases:
+        return False
+    unknown = result.verdict is Verdict.UNKNOWN and check.unknown_blocks_admission
+    return result.verdict is Verdict.FAIL or unknown
