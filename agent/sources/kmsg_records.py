@@ -20,11 +20,11 @@ ALL_EVENTS = (EVENT_XID, EVENT_NIC, EVENT_PCIE)
 
 _LINE = re.compile(r"(\d{1,10}),(\d{1,19}),(\d{1,19}),[^;]*;(.*)", re.DOTALL)
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (EVENT_XID, re.compile(r"NVRM: Xid|SXid|fallen off the bus")),
+    (EVENT_XID, re.compile(r"NVRM: Xid|SXid|fallen off the bus", re.IGNORECASE)),
     (EVENT_NIC, re.compile(r"mlx5|NETDEV WATCHDOG")),
     (EVENT_PCIE, re.compile(r"pcieport|\bAER\b|PCIe Bus Error|available PCIe bandwidth")),
 )
-_KEPT_BESIDES = re.compile(r"NVRM|nvidia")
+_KEPT_BESIDES = re.compile(r"NVRM|nvidia", re.IGNORECASE)
 _XID_KEY = re.compile(r"S?Xid \(?(?:PCI:)?([0-9a-fA-F:.]+)\)?:? (\d+)")
 
 #: Kept of each key (see KmsgLog); the oldest of a key go first, so that a storm of one fault hides no other.

@@ -151,6 +151,7 @@ class NodeMeta(Document):
     driver: Text | None = None
     redacted: Flag = False
     filled_in: list[Text] = Field(default_factory=list)
+    not_captured: list[Text] = Field(default_factory=list)
 
 
 GPU: TypeAdapter[Any] = TypeAdapter(_or_refused(Gpu))

@@ -1,0 +1,87 @@
+"""`nodegate capture DIR`: record this machine, or a replayed one, as a node folder for `--node`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.commands import NodeOption, ProfileOption, ScenarioOption
+from agent.console import Out
+from agent.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agent.sources.capture import Recording
+    from agent.sources.node_folder import NodeFolder
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("capture")(capture)
+
+
+def capture(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="New folder, or an earlier capture to replace.")
+    ],
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Replace UUIDs, serial numbers, host name and addresses.")
+    ] = False,
+    profile: ProfileOption = None,
+    node: NodeOption = None,
+    scenario: ScenarioOption = None,
+) -> None:
+    """Record GPUs, interfaces, kernel log and sysfs of a node, for replay with `--node DIR`."""
+    from agent.sources import capture as recorder
+
+    recorder.check_target(folder)
+    recording, known = _record(node, scenario)
+    text = recorder.read_profile_text(profile or (known.profile if known else None))
+    if redact:
+        recording, text = recorder.redact(recording, text)
+    recorder.write(recording, folder, text)
+    _report(recording, folder, simulated=known is not None)
+
+
+def _record(node: Path | None, scenario: Path | None) -> tuple[Recording, NodeFolder | None]:
+    """Record this machine, or a node folder (then also given back)."""
+    from agent.sources import capture as recorder
+
+    if node is None:
+        if scenario is not None:
+            raise ConfigError("--scenario changes a captured node", remedy="give its folder with --node DIR")
+        from agent.sources.live import live_sources
+
+        live = live_sources()
+        try:
+            live.start()
+            return recorder.record(live.sources), None
+        finally:
+            live.close()
+    from agent.sources.replay import replay_sources
+
+    replay = replay_sources(node, scenario)
+    try:
+        replay.start()
+        return recorder.record(replay.sources, about=_about(replay.folder)), replay.folder
+    finally:
+        replay.close()
+
+
+def _about(folder: NodeFolder) -> dict[str, Any]:
+    """What a node folder says of its node; a capture of it is no more real than it is itself."""
+    keys = {"name", "platform", "description", "simulated", "redacted", "filled_in"}
+    return folder.meta.model_dump(include=keys)
+
+
+def _report(recording: Recording, folder: Path, *, simulated: bool) -> None:
+    out = Out()
+    out.banner(simulated)
+    counts = (
+        f"{len(recording.nvml['gpus'])} GPUs, {len(recording.net or {})} network interfaces, "
+        f"{len(recording.tree.files)} files, {len(recording.kmsg or [])} kernel log lines"
+    )
+    out.line(f"{folder}: captured {counts}")
+    for missing in recording.not_captured:
+        out.line(f"not captured: {missing}")

@@ -1,0 +1,90 @@
+"""Redactor: replaces what identifies a machine in a capture, the same thing by the same thing everywhere.
+
+Replaced are UUIDs (GPUs, boot, disks), serial numbers, the host name, MAC addresses, RDMA GUIDs and GIDs. Not
+replaced are PCI addresses, versions and texts of the kernel log that name none of these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+_UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
+_MAC = re.compile(r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![0-9a-fA-F:])")
+_GUID = re.compile(r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}(?![0-9a-fA-F:])")
+_GID = re.compile(r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4}(?![0-9a-fA-F:])")
+_MAPPED_IPV4 = "0000:0000:0000:0000:0000:ffff:"
+#: Shorter ones would also be found inside other words and numbers.
+_SHORTEST = 4
+
+
+class Redactor:
+    """One key for one capture, drawn at random: replacements cannot be traced back or matched across captures."""
+
+    def __init__(self, *, host: str = "", serials: Iterable[str] = ()) -> None:
+        """Replace `host` and `serials` too, where they stand as whole words."""
+        self._key = secrets.token_bytes(32)
+        self._words: dict[str, str] = {}
+        for serial in serials:
+            if len(serial) >= _SHORTEST:
+                self._words[serial] = self._digits(serial, len(serial))
+        #: What stands for the host name.
+        self.host = f"node-{self._hex(host, 6)}"
+        if len(host) >= _SHORTEST and host != "localhost":
+            self._words[host] = self.host
+        longest_first = sorted(map(re.escape, self._words), key=len, reverse=True)
+        self._word = (
+            re.compile(rf"(?<![\w-])(?:{'|'.join(longest_first)})(?![\w-])") if longest_first else None
+        )
+
+    def text(self, text: str) -> str:
+        """The text with every identifier replaced."""
+        text = _UUID.sub(self._each(self._uuid), text)
+        text = _GID.sub(self._each(self._gid), text)
+        text = _GUID.sub(self._each(lambda found: self._grouped(found, 4, 4)), text)
+        text = _MAC.sub(self._each(lambda found: f"02:{self._grouped(found, 5, 2)}"), text)
+        if self._word is not None:
+            text = self._word.sub(lambda match: self._words[match.group()], text)
+        return text
+
+    def document(self, value: Any) -> Any:
+        """A JSON document with every identifier in its texts replaced; keys stay."""
+        if isinstance(value, dict):
+            return {key: self.document(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.document(item) for item in value]
+        return self.text(value) if isinstance(value, str) else value
+
+    def _each(self, replace: Callable[[str], str]) -> Callable[[re.Match[str]], str]:
+        """Replace a match; what is all zeros is no identifier."""
+
+        def replaced(match: re.Match[str]) -> str:
+            found = match.group().lower()
+            return match.group() if not found.strip("0:-") else replace(found)
+
+        return replaced
+
+    def _uuid(self, found: str) -> str:
+        digits = self._hex(found, 32)
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    def _gid(self, found: str) -> str:
+        """The last half, or of a mapped IPv4 address that address, is the identifier."""
+        if found.startswith(_MAPPED_IPV4):
+            return _MAPPED_IPV4 + self._grouped(found, 2, 4)
+        return found[:20] + self._grouped(found, 4, 4)
+
+    def _grouped(self, found: str, groups: int, width: int) -> str:
+        digits = self._hex(found, groups * width)
+        return ":".join(digits[i : i + width] for i in range(0, len(digits), width))
+
+    def _hex(self, found: str, length: int) -> str:
+        return hmac.new(self._key, found.encode(errors="replace"), hashlib.sha256).hexdigest()[:length]
+
+    def _digits(self, found: str, length: int) -> str:
+        number = int(self._hex(found, 60), 16)
+        return str(number).zfill(length)[-length:]
