@@ -75,7 +75,7 @@ LEGAL: Mapping[type[GateEvent], frozenset[GateState]] = {
     Restart: OPEN | {_S.LAUNCHING, _S.WARMING, _S.FAILED},
     OpenByForce: _ACTIVE | {_S.BOOTING},
     EnterMaintenance: _ALL,
-    ExitMaintenance: frozenset({_S.DRAINING, _S.MAINTENANCE}),
+    ExitMaintenance: _ALL,
 }
 
 

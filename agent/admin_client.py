@@ -1,0 +1,55 @@
+"""The command line's side of the operator socket: one request, one answer, or one clear line."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from agent.errors import DaemonError
+from agent.listening import ADMIN_SOCKET
+
+DEADLINE_S = 20.0
+
+
+class AdminClient:
+    """Asks the daemon whose socket is in a run folder."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Nothing is connected yet."""
+        self.socket = run_dir / ADMIN_SOCKET
+
+    def get(self, path: str, **params: str | int | float) -> dict[str, Any]:
+        """GET a path. Raises DaemonError."""
+        return self._ask("GET", path, params=params)
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """POST an order. Raises DaemonError."""
+        return self._ask("POST", path, json=body)
+
+    def _ask(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
+        transport = httpx.HTTPTransport(uds=str(self.socket))
+        try:
+            with httpx.Client(transport=transport, base_url="http://nodegate", timeout=DEADLINE_S) as client:
+                answer = client.request(method, path, **kwargs)
+        except httpx.TimeoutException as cause:
+            raise DaemonError(f"{self.socket}: the daemon did not answer in {DEADLINE_S:g} s") from cause
+        except httpx.TransportError as cause:
+            raise DaemonError(self._why_unreachable(cause)) from cause
+        try:
+            content = answer.json()
+        except ValueError as cause:
+            raise DaemonError(f"{self.socket}: what answers here is not a nodegate daemon") from cause
+        if answer.status_code >= 400 or not isinstance(content, dict):
+            problem = content.get("error") or content.get("detail") if isinstance(content, dict) else None
+            raise DaemonError(str(problem or f"{self.socket}: HTTP {answer.status_code}"))
+        return content
+
+    def _why_unreachable(self, cause: httpx.TransportError) -> str:
+        """What to do about a socket that cannot be reached."""
+        denied = isinstance(cause.__context__, PermissionError) or f"[Errno {errno.EACCES}]" in str(cause)
+        if denied:
+            return f"{self.socket}: permission denied; be root or in the group nodegate"
+        return f"no daemon answers at {self.socket}; start it with `nodegate run`, or name its --run-dir"

@@ -1,0 +1,66 @@
+"""The read-only HTTP interface (GET, HEAD, OPTIONS): every handler only reads what has been published."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from jinja2 import Environment, FileSystemLoader, Template, select_autoescape
+
+from agent.metrics import CONTENT_TYPE
+from agent.publisher import Publisher, Reply
+from agent.status_view import metrics_text, status_view
+
+METHODS = ["GET", "HEAD", "OPTIONS"]
+_ALLOW = {"allow": ", ".join(METHODS), "cache-control": "no-store"}
+
+
+def make_api(publisher: Publisher) -> FastAPI:
+    """The application; what it shows is read from the publisher at each request."""
+    app = FastAPI(title="nodegate", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.api_route("/livez", methods=METHODS)
+    async def live(request: Request) -> Response:
+        return _respond(request, publisher.live())
+
+    @app.api_route("/readyz", methods=METHODS)
+    async def ready(request: Request) -> Response:
+        return _respond(request, publisher.ready())
+
+    @app.api_route("/readyz/{engine}", methods=METHODS)
+    async def ready_engine(request: Request, engine: str) -> Response:
+        return _respond(request, publisher.ready(engine))
+
+    @app.api_route("/status", methods=METHODS)
+    async def status(request: Request) -> Response:
+        return _respond(request, Reply(200, json.dumps(status_view(publisher)).encode()))
+
+    @app.api_route("/metrics", methods=METHODS)
+    async def metrics(request: Request) -> Response:
+        return _respond(request, Reply(200, metrics_text(publisher), CONTENT_TYPE))
+
+    @app.api_route("/", methods=METHODS)
+    async def page(request: Request) -> Response:
+        html = _template().render(status=status_view(publisher))
+        return _respond(request, Reply(200, html.encode(), "text/html; charset=utf-8"))
+
+    return app
+
+
+def _respond(request: Request, reply: Reply) -> Response:
+    """The reply; HEAD and OPTIONS get its status and headers alone."""
+    headers = {**_ALLOW, **reply.headers}
+    if request.method == "OPTIONS":
+        return Response(status_code=reply.status, headers=headers)
+    return Response(reply.body, reply.status, headers, reply.media_type)
+
+
+@cache
+def _template() -> Template:
+    """The status page; everything put into it is escaped."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=loader, autoescape=select_autoescape(default=True))
+    return environment.get_template("status_page.html")

@@ -1,0 +1,115 @@
+"""A thread with an event loop of its own for everything that answers: HTTP, agent checks, operators.
+
+It is not the main loop's, so that a main loop that hangs is told as what it is (503 with its age, `down
+#stale`) instead of by silence, which HAProxy's agent check for one would take for no news.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import uvicorn
+
+from agent.agent_check import serve_agent_check
+from agent.errors import DaemonError
+from agent.http_protocol import MAX_HEAD_BYTES, BoundedProtocol
+
+log = logging.getLogger("nodegate.server")
+START_DEADLINE_S = 20.0
+STOP_DEADLINE_S = 5.0
+_KEEP_ALIVE_S = 5
+
+
+def http_server(app: Any, protocol: type[BoundedProtocol] = BoundedProtocol) -> uvicorn.Server:
+    """uvicorn for one application, quiet: bad requests of strangers are no news."""
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        )
+    )
+
+
+class ServerThread:
+    """Runs servers on listening sockets until stopped; the sockets are closed with it."""
+
+    def __init__(self) -> None:
+        """Nothing to serve yet."""
+        self._http: list[tuple[uvicorn.Server, socket.socket]] = []
+        self._checks: list[tuple[socket.socket, Callable[[], str]]] = []
+        self._thread = threading.Thread(target=self._run, name="servers", daemon=True)
+        self._started = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    def add_http(self, server: uvicorn.Server, listener: socket.socket) -> None:
+        """Serve HTTP on a listening socket."""
+        self._http.append((server, listener))
+
+    def add_agent_checks(self, checks: Mapping[socket.socket, Callable[[], str]]) -> None:
+        """Serve agent checks: listening socket -> who says the line."""
+        self._checks += checks.items()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it serves."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start and wait until everything answers. Raises DaemonError."""
+        self._thread.start()
+        if not self._started.wait(START_DEADLINE_S) or not self._thread.is_alive():
+            raise DaemonError("the HTTP servers did not start; the log says why")
+
+    def stop(self) -> None:
+        """Stop serving; gives up waiting after a few seconds."""
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(STOP_DEADLINE_S)
+        self.close_sockets()
+
+    def close_sockets(self) -> None:
+        """Close the listening sockets of a thread that has ended or was never started."""
+        for _, listener in self._http:
+            listener.close()
+        for listener, _ in self._checks:
+            listener.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        # The edge of the thread: whatever ends it is logged, and the main loop sees that it is gone.
+        except Exception:
+            log.exception("the HTTP servers have ended")
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        checks = [await serve_agent_check(listener, line) for listener, line in self._checks]
+        async with asyncio.TaskGroup() as group:
+            for server, listener in self._http:
+                group.create_task(server.serve(sockets=[listener]))
+            # The sockets listen already: whoever connects before uvicorn has begun waits in their backlog.
+            self._started.set()
+            await self._stop.wait()
+            for check in checks:
+                check.close()
+            for server, _ in self._http:
+                server.should_exit = True
