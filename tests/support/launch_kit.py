@@ -1,0 +1,173 @@
+"""A controller with the embedded engine (or any other command) under it, on a node without GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fake_sources import FakeNode
+
+from agent.launch.controller import EngineController
+from agent.launch.supervisor import Supervisor
+from agent.model import EnginePhase, EngineStatus
+from agent.profile_loader import LoadedProfile, profile_from_dict
+from agent.sources import EngineObservation, Sources
+from agent.sources.clock import LiveClock
+from agent.sources.engine import EngineBoard
+from agent.sources.processes import ProcessStat, process, processes
+
+NAME = "sim"
+EMBEDDED = [sys.executable, "-P", "-m", "agent.launch.embedded_engine"]
+PATIENCE_S = 40.0
+
+
+def free_port() -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def engine_profile(port: int, *, mode: str = "manage", **engine: Any) -> LoadedProfile:
+    """A node without GPUs and one embedded engine; keywords replace parts of the engine."""
+    part: dict[str, Any] = {
+        "gpus": [],
+        "port": port,
+        "launch": {"command": EMBEDDED, "model": "sim", "args": ["--startup-s", "0.2", "--token-s", "0.002"]},
+        "canary": {"period_s": 0.4, "deadline_s": 0.4, "restart_after": 1000},
+        "warmup": {"requests": 1, "concurrent": 2, "max_tokens": 2, "deadline_s": 20},
+        "backoff": {"first_s": 0.2, "jitter": 0.0, "crashes": 20},
+        "stop_deadline_s": 10,
+        "start_deadline_s": 60,
+    }
+    return profile_from_dict(
+        {
+            "node": "cpu",
+            "mode": mode,
+            "gpus": {"count": 0},
+            "nvlink": {"links_per_gpu": 0},
+            "fabric": {"kind": "none"},
+            "engines": {NAME: {**part, **engine}},
+        }
+    )
+
+
+def launch_part(*arguments: str, **more: Any) -> dict[str, Any]:
+    """The launch part of an embedded engine with further arguments."""
+    return {"command": EMBEDDED, "model": "sim", "args": ["--startup-s", "0.2", "--token-s", "0.002", *arguments], **more}
+
+
+def bare_sources(board: EngineBoard) -> Sources:
+    """A node without anything, on real time."""
+    node = FakeNode({"nvml": {"system": {}, "gpus": []}})
+    return replace(node.sources, clock=LiveClock(), engines=board)
+
+
+@dataclass
+class Rig:
+    """A controller under test and all that it has said."""
+
+    controller: EngineController
+    board: EngineBoard
+    statuses: list[EngineStatus] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+
+    @property
+    def observation(self) -> EngineObservation:
+        return self.board.observe(NAME)
+
+    @property
+    def phases(self) -> list[EnginePhase]:
+        """The phases one after another, repetitions left out."""
+        found: list[EnginePhase] = []
+        for status in self.statuses:
+            if not found or found[-1] is not status.phase:
+                found.append(status.phase)
+        return found
+
+    async def until(self, what: str, probe: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+        """Wait for something, but not for ever."""
+        try:
+            async with asyncio.timeout(patience_s):
+                while not probe():
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"{what} did not come; {self.controller.status}; {self.controller.log_tail(20)}") from None
+
+    async def until_phase(self, phase: EnginePhase, patience_s: float = PATIENCE_S) -> None:
+        await self.until(f"phase {phase}", lambda: self.controller.status.phase is phase, patience_s)
+
+    async def start(self) -> int:
+        """Start the engine and wait until it is warm; its pid."""
+        self.controller.start_engine()
+        await self.until_phase(EnginePhase.WARM)
+        assert self.controller.status.pid is not None
+        return self.controller.status.pid
+
+    async def relaunched(self, old: int) -> int:
+        """Ask for a start whenever that is possible, as the gate does, until another process is warm."""
+
+        def warm() -> bool:
+            status = self.controller.status
+            if status.phase is EnginePhase.ABSENT:
+                self.controller.start_engine()
+            return status.phase is EnginePhase.WARM and status.pid != old
+
+        await self.until("a relaunch", warm)
+        assert self.controller.status.pid is not None
+        return self.controller.status.pid
+
+
+@asynccontextmanager
+async def rig(
+    folder: Path, profile: LoadedProfile, *, supervisor: Supervisor | None = None, leave_running: bool = False
+) -> AsyncIterator[Rig]:
+    """A running controller; closed at the end of the block."""
+    statuses: list[EngineStatus] = []
+    events: list[str] = []
+    board = EngineBoard(events.append)
+    controller = EngineController(
+        NAME,
+        profile,
+        bare_sources(board),
+        board=board,
+        on_status=statuses.append,
+        state_dir=folder / "state",
+        log_dir=folder / "log",
+        supervisor=supervisor,
+    )
+    running = asyncio.create_task(controller.run())
+    try:
+        yield Rig(controller, board, statuses, events)
+        assert not running.done(), f"the controller ended: {running}"
+    finally:
+        await controller.close(leave_running=leave_running)
+        running.cancel()
+        await asyncio.wait({running})
+
+
+def session(pid: int) -> list[ProcessStat]:
+    """The living processes of the session that `pid` leads or led."""
+    return [stat for stat in processes() if stat.session == pid and not stat.dead]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this number runs."""
+    stat = process(pid)
+    return stat is not None and not stat.dead
+
+
+def wait_gone(pid: int, patience_s: float = PATIENCE_S) -> None:
+    """Until nothing of the session is left."""
+    clock = LiveClock()
+    until = clock.mono_s() + patience_s
+    while session(pid):
+        assert clock.mono_s() < until, f"still there: {session(pid)}"
+        os.sched_yield()
