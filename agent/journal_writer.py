@@ -62,7 +62,10 @@ class JournalWriter:
         self._inode: int | None = None
         self._waiting: list[Row] = []
         self._lock = threading.Lock()
-        self._dropped = 0
+        #: Rows lost so far; of these, how many the journal itself notes and a flush has told of.
+        self._lost = 0
+        self._noted = 0
+        self._told = 0
         self._damaged = False
         self._pruned_at_s: float | None = None
         self._closing = threading.Event()
@@ -80,7 +83,7 @@ class JournalWriter:
             self._queue.put_nowait(row)
         except queue.Full:
             with self._lock:
-                self._dropped += 1
+                self._lost += 1
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until all that was put before is committed; False if not in time, or if rows were dropped."""
@@ -105,14 +108,13 @@ class JournalWriter:
     def _work(self) -> None:
         flushes: list[_Flush] = []
         stopping = False
-        self._write(0)  # drops what is too old, before the first entry comes
+        self._write()  # drops what is too old, before the first entry comes
         while not stopping:
             stopping = self._collect(flushes)
-            with self._lock:
-                dropped = self._dropped
-            if self._write(dropped):
+            if self._write():
                 for request in flushes:
-                    request.complete = dropped == 0
+                    request.complete = self._lost == self._told
+                    self._told = self._lost
                     request.done.set()
                 flushes.clear()
             elif self._closing.is_set():
@@ -142,7 +144,7 @@ class JournalWriter:
             until_s = min(until_s, time.monotonic() + BATCH_S) if taken == 1 else until_s
         return False
 
-    def _write(self, dropped: int) -> bool:
+    def _write(self) -> bool:
         """Commit what waits; whether that worked."""
         if self._connection is not None and self._file_is_gone():
             self._connection.close()
@@ -150,12 +152,10 @@ class JournalWriter:
         if self._connection is None and not self._reconnect():
             return False
         rows = [*self._waiting, *self._pruning()]
-        if dropped:
-            text = (
-                f"{dropped} entries were lost: {self.trouble or 'they came faster than the disk took them'}"
-            )
-            rows.append(Row(_MARK, (self._wall(), text)))
-        refused = 0
+        refused, lost = 0, self._lost
+        if lost > self._noted:
+            why = self.trouble or "faster than the disk took them, or not storable"
+            rows.append(Row(_MARK, (self._wall(), f"{lost - self._noted} entries were lost: {why}")))
         try:
             if rows and self._connection is not None:
                 refused = write_rows(self._connection, rows)
@@ -163,8 +163,9 @@ class JournalWriter:
             self._fail(error)
             return False
         self._waiting.clear()
+        self._noted = lost
         with self._lock:
-            self._dropped += refused - dropped
+            self._lost += refused
         if self.trouble:
             log.warning("journal %s works again", self._path)
         self.trouble = ""

@@ -1,4 +1,4 @@
-"""The journal after SIGKILL of its writer at random moments: it opens, is whole, and has all it acknowledged."""
+"""The journal after SIGKILL at random moments: it opens, is whole, and has all that it acknowledged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KILLS = 20
 
 
 def run_and_kill(path: Path, first: int, after_s: float) -> int:
-    """Let the victim write for a while after its first acknowledgement, kill it; the last number acknowledged."""
+    """Kill the victim a while after its first acknowledgement; the last number that it acknowledged."""
     argv = [sys.executable, journal_victim.__file__, str(path), str(first)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as victim:
         assert victim.stdout is not None

@@ -1,4 +1,4 @@
-"""Writes a journal until it is killed; prints a number once everything up to it has been acknowledged by flush."""
+"""Writes a journal until it is killed; prints each number once flush has acknowledged all up to it."""
 
 from __future__ import annotations
 
