@@ -130,7 +130,7 @@ def test_latest_is_not_written_at_every_run(journal: Journal) -> None:
 def test_a_result_survives_the_way_through_json() -> None:
     whole = Result(
         "c",
-        Finding("gpu0", F, "s", 1.5, ">= 2", "C", Action(ActionKind.APPLY_PLAY, "R.", "p"), ServingClass.INFO),
+        Finding("gpu0", F, "s", 1.5, ">= 2", "C", Action(ActionKind.REBOOT, "R.", "p"), ServingClass.INFO),
         F, U, ServingClass.SOFT, 1.0, 2.0, 3.0, carried=True, waived=True,
     )  # fmt: skip
     assert result_from_dict(json.loads(json.dumps(result_to_dict(whole)))) == whole
