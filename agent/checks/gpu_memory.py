@@ -1,7 +1,7 @@
 """gpu.ecc, gpu.remap: has GPU memory failed since boot, and is a repair waiting?
 
-NVML: nvmlDeviceGetEccMode, nvmlDeviceGetTotalEccErrors (volatile: since the driver was loaded; what the card has
-counted in its whole life says nothing about today), nvmlDeviceGetRemappedRows.
+NVML: nvmlDeviceGetEccMode, nvmlDeviceGetTotalEccErrors (volatile: since the driver was loaded; lifetime
+counts of the card say nothing about today), nvmlDeviceGetRemappedRows.
 https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/
 """
 
@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from agent.checks import advice
-from agent.checks.gpus import GpuSlot, judge_readings, no_gpus
+from agent.checks.gpus import GpuSlot, count_of, judge_readings, no_gpus
 from agent.checks.registry import Limits, check
-from agent.errors import ParseError
 from agent.model import Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
@@ -26,13 +25,6 @@ _REPLACE = advice.reseat("Replace the GPU: its memory can no longer be repaired.
 
 def _no_ecc(profile: NodeProfile) -> str | None:
     return no_gpus(profile) or (None if profile.gpus.ecc else "the profile does not ask for ECC")
-
-
-def _count(now: GpuReading, field: str) -> int:
-    value = now.integer(field)
-    if value < 0:
-        raise ParseError(f"memory.{field} reads {value}, not a count")
-    return value
 
 
 @check(
@@ -55,7 +47,7 @@ def gpu_ecc(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator
                 slot.subject, Verdict.FAIL, "ECC is off: memory errors go unseen", False, True,
                 action=_ENABLE_ECC, serving_class=ServingClass.SOFT,
             )  # fmt: skip
-        errors = _count(now, "ecc_uncorrected_volatile")
+        errors = count_of(now, "ecc_uncorrected_volatile")
         if errors > 0:
             summary = f"{errors} uncorrected ECC errors since the driver was loaded"
             return Finding(slot.subject, Verdict.FAIL, summary, errors, 0, action=advice.RESET_GPU)
@@ -91,7 +83,7 @@ def gpu_remap(sources: Sources, profile: NodeProfile, limits: RemapLimits) -> It
 
     def judge(slot: GpuSlot, now: GpuReading) -> Finding:
         failed, pending = now.boolean("remap_failure"), now.boolean("remap_pending")
-        rows = _count(now, "remap_uncorrected")
+        rows = count_of(now, "remap_uncorrected")
         if failed:
             return Finding(
                 slot.subject, Verdict.FAIL, "a memory row could not be remapped, no spares left", "failure",

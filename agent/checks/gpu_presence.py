@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.checks import advice
-from agent.checks.gpus import GpuSlot, no_gpus, read, slots, twice
+from agent.checks.gpus import GpuSlot, no_gpus, plausible_c, read, slots, twice
 from agent.checks.registry import Limits, check, unknown
 from agent.errors import DeviceAbsent, DeviceLost, SourceError
 from agent.model import Finding, ServingClass, Verdict
@@ -105,7 +105,7 @@ def gpu_lost(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterato
 
 
 def _answers(sources: Sources, slot: GpuSlot) -> Finding:
-    temperature_c = read(sources, slot, NvmlGroup.THERMAL).integer("temperature_c")
+    temperature_c = plausible_c(read(sources, slot, NvmlGroup.THERMAL), "temperature_c")
     uuid, gpu = slot.known()
     return Finding(
         slot.subject, Verdict.PASS, f"{uuid} at {gpu.pci_bus_id} answers, {temperature_c} C", "answers"

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from agent.checks import advice
-from agent.checks.gpus import GpuSlot, judge_readings, no_gpus
+from agent.checks.gpus import GpuSlot, judge_readings, no_gpus, plausible_c
 from agent.checks.registry import Limits, check
-from agent.errors import NotSupported, ParseError
+from agent.errors import NotSupported
 from agent.model import Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
@@ -22,8 +22,6 @@ from agent.sources.gpu_reading import GpuReading, NvmlGroup
 COOL = advice.person(
     "Check coolant flow, inlet temperature and air flow of this GPU before opening the gate."
 )
-#: What a GPU sensor can show; anything else is not a temperature.
-PLAUSIBLE_C = range(-60, 151)
 
 
 class MarginLimits(Limits):
@@ -64,7 +62,7 @@ def gpu_thermal_margin(sources: Sources, profile: NodeProfile, limits: MarginLim
 def _judge(slot: GpuSlot, now: GpuReading, limits: MarginLimits) -> Finding:
     want = f">= {limits.min_margin_c}"
     try:
-        margin_c = _plausible(now, "margin_c")
+        margin_c = plausible_c(now, "margin_c")
     except NotSupported:
         if not limits.use_temperature:
             raise
@@ -84,7 +82,7 @@ def _judge(slot: GpuSlot, now: GpuReading, limits: MarginLimits) -> Finding:
 def _cross_checked(slot: GpuSlot, now: GpuReading, margin_c: int, limits: MarginLimits) -> Finding:
     """Some parts read zero or less while cool: such a margin counts only if the temperature agrees."""
     want = f">= {limits.min_margin_c}"
-    temperature_c, derived_c = _plausible(now, "temperature_c"), _derived_c(now)
+    temperature_c, derived_c = plausible_c(now, "temperature_c"), _derived_c(now)
     seen = f"margin reads {margin_c} C, GPU at {temperature_c} C, {derived_c} C below its slowdown limit"
     if derived_c < limits.min_margin_c + limits.hotspot_c:
         return _finding(slot, Verdict.FAIL, f"overheating: {seen}", margin_c, want)
@@ -93,15 +91,8 @@ def _cross_checked(slot: GpuSlot, now: GpuReading, margin_c: int, limits: Margin
 
 def _derived_c(now: GpuReading) -> int:
     """Degrees from the GPU temperature to the point from which the margin counts (T.Limit zero)."""
-    limit_c = _plausible(now, "slowdown_c") + now.integer("slowdown_offset_c")
-    return limit_c - _plausible(now, "temperature_c")
-
-
-def _plausible(now: GpuReading, field: str) -> int:
-    value = now.integer(field)
-    if value not in PLAUSIBLE_C:
-        raise ParseError(f"thermal.{field} reads {value} C, which no sensor shows")
-    return value
+    limit_c = plausible_c(now, "slowdown_c") + plausible_c(now, "slowdown_offset_c")
+    return limit_c - plausible_c(now, "temperature_c")
 
 
 def _finding(slot: GpuSlot, verdict: Verdict, summary: str, margin_c: int, want: str) -> Finding:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.checks import advice
-from agent.checks.gpus import GpuSlot, judge_readings, no_gpus
+from agent.checks.gpus import GpuSlot, judge_readings, mask_of, no_gpus
 from agent.checks.registry import Limits, check
-from agent.errors import ParseError
 from agent.model import Action, Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
@@ -53,9 +52,7 @@ def gpu_throttle(sources: Sources, profile: NodeProfile, _limits: Limits) -> Ite
 
 
 def _judge(slot: GpuSlot, now: GpuReading) -> Finding:
-    reasons = now.integer("event_reasons")
-    if reasons < 0:
-        raise ParseError(f"power.event_reasons reads {reasons}, not a bit mask")
+    reasons = mask_of(now, "event_reasons")
     seen = f"0x{reasons:x}"
     present = [fault for fault in FAULTS if reasons & fault[0]]
     if present:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from agent.node_profile import GpuPin, NodeProfile
     from agent.sources import Sources
 
+#: What a GPU sensor or an offset can be, in degrees C; anything else is not a temperature.
+PLAUSIBLE_C = range(-60, 151)
 #: A reading older than this was not read now: a source that serves old values must not look healthy.
 MAX_READING_AGE_S = 15.0
 
@@ -139,6 +141,30 @@ def read(sources: Sources, slot: GpuSlot, group: NvmlGroup) -> GpuReading:
     if age_s > MAX_READING_AGE_S:
         raise SourceUnavailable(f"the NVML reading of {group} is {age_s:.0f} s old")
     return reading
+
+
+def plausible_c(reading: GpuReading, field: str) -> int:
+    """A temperature or offset in degrees C. Raises ParseError for a number that no sensor shows."""
+    value = reading.integer(field)
+    if value not in PLAUSIBLE_C:
+        raise ParseError(f"{reading.group}.{field} reads {value} C, which no sensor shows")
+    return value
+
+
+def count_of(reading: GpuReading, field: str) -> int:
+    """A count. Raises ParseError for a number that no counter holds."""
+    value = reading.integer(field)
+    if not 0 <= value < 2**64:
+        raise ParseError(f"{reading.group}.{field} reads {value}, not a count")
+    return value
+
+
+def mask_of(reading: GpuReading, field: str) -> int:
+    """A bit mask of 32 bits. Raises ParseError for anything wider: all ones is how a dead device reads."""
+    value = reading.integer(field)
+    if not 0 <= value < 0xFFFF_FFFF:
+        raise ParseError(f"{reading.group}.{field} reads {value:#x}, not a bit mask")
+    return value
 
 
 def judge_slots(found: Sequence[GpuSlot], judge: Callable[[GpuSlot], Finding]) -> Iterator[Finding]:

@@ -1,8 +1,8 @@
 """nvlink.errors: does a link replay, recover or miscompute now?
 
 NVML: nvmlDeviceGetFieldValues, fields 161 (data link replay), 162 (recovery), 163 (CRC) by link, on Hopper
-and before. Only growth counts: a healthy GPU starts with counters that are not zero. The legacy kinds 3 and 4 of
-nvmlDeviceGetNvLinkErrorCounter (CRC data, ECC data) are never read: they grow on every healthy link.
+and before. Only growth counts: a healthy GPU starts with counters that are not zero. The legacy kinds 3 and 4
+of nvmlDeviceGetNvLinkErrorCounter (CRC data, ECC data) are never read: they grow on every healthy link.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def _judge(slot: GpuSlot, sources: Sources, now: GpuReading, limits: ErrorLimits
     values = {kind: now.integers(kind) for kind in KINDS}
     if not all(values.values()) or len({len(by_link) for by_link in values.values()}) != 1:
         raise ParseError("NVML gives no NVLink counters, or not the same number for each kind")
+    if min(min(by_link) for by_link in values.values()) < 0:
+        raise ParseError("an NVLink counter reads less than zero")
     growth = _growth(sources, now, values, limits)
     storms = {at: d for at, d in growth.items() if at[0] == "crc_errors" and d.per_second >= limits.crc_per_s}
     if storms:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.checks import advice
-from agent.checks.gpus import GpuSlot, judge_readings, no_gpus
+from agent.checks.gpus import GpuSlot, judge_readings, mask_of, no_gpus
 from agent.checks.registry import Limits, check
 from agent.errors import ParseError
 from agent.model import Action, Finding, ServingClass, Verdict
@@ -59,14 +59,14 @@ def nvlink_fabric(sources: Sources, profile: NodeProfile, _limits: Limits) -> It
 
 
 def _judge(slot: GpuSlot, now: GpuReading) -> Finding:
-    state, status, mask = now.integer("state"), now.integer("status"), now.integer("health_mask")
+    state, status, mask = now.integer("state"), now.integer("status"), mask_of(now, "health_mask")
     want = f"state {COMPLETED}, status 0"
-    seen = f"state {state}, status {status}, health 0x{mask:x}" if mask >= 0 else ""
+    seen = f"state {state}, status {status}, health 0x{mask:x}"
     if state in _STATES:
         words, action = _STATES[state]
         return Finding(slot.subject, Verdict.FAIL, words, seen, want, action=action)
-    if state != COMPLETED or mask < 0:
-        raise ParseError(f"fabric state {state} with health mask {mask} is not known")
+    if state != COMPLETED:
+        raise ParseError(f"fabric state {state} is not known")
     if status != 0:
         words = f"fabric registration ended with NVML error {status}"
         return Finding(slot.subject, Verdict.FAIL, words, seen, want, action=_FM)

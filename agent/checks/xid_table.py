@@ -1,7 +1,7 @@
 """What each Xid code means for a node that serves; a profile changes single codes under limits.xid.classes.
 
-Compiled from NVIDIA's Xid catalogue (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html) and
-from what public health checkers of large fleets withhold traffic for; if they disagree a comment says why.
+Compiled from NVIDIA's Xid catalogue (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html)
+and from what public health checkers of large fleets withhold traffic for; a comment says where they disagree.
 """
 
 from __future__ import annotations

@@ -94,6 +94,10 @@ GROUP_FIELDS: dict[NvmlGroup, dict[str, str]] = {
 }
 
 
+#: No NVML value comes near this; NaN and infinity fail the comparison too.
+LARGEST_NUMBER = 2.0**63
+
+
 @dataclass(frozen=True, slots=True)
 class NvmlRefusal:
     """NVML's answer instead of a value: `name` without the NVML_ERROR_ prefix (NOT_SUPPORTED, GPU_IS_LOST, ...)."""
@@ -149,7 +153,7 @@ class GpuReading:
     def number(self, field: str) -> float:
         """A number."""
         value = self._value(field)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # NaN differs from itself
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < LARGEST_NUMBER:
             raise ParseError(f"{self.group}.{field} is {value!r}, not a number")
         return float(value)
 

@@ -1,0 +1,179 @@
+"""What every check must be: named, documented, with cases, and silent about what the profile leaves out."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from check_cases import CASES, KINDS, all_cases, run_case, run_check, run_twice
+from fake_h200 import h200_node, h200_profile
+
+import agent.checks
+from agent.checks.registry import Check, Limits, load_all
+from agent.model import ActionKind, Phase, ServingClass, Verdict
+from agent.node_profile import NodeProfile
+
+CHECKS = load_all()
+PLAY_TAGS = {"gpu", "nic", "roce", "sysctl"}
+NO_HARDWARE = {
+    "gpus": {"count": 0},
+    "nvlink": {"links_per_gpu": 0},
+    "fabric": {"kind": "none"},
+    "engines": {},
+}
+each_check = pytest.mark.parametrize("check", CHECKS.values(), ids=list(CHECKS))
+
+
+@each_check
+def test_it_is_named_and_documented(check: Check) -> None:
+    assert re.fullmatch(r"[a-z]+(\.[a-z][a-z_]*)?", check.id)
+    assert check.title and len(check.title) <= 40
+    assert check.source.strip()
+    assert check.run.__doc__ and check.run.__doc__.strip().endswith(".")
+    assert check.action.hint.endswith(".")
+    for name, field in check.limits.model_fields.items():
+        assert field.description, f"{check.id}.{name} has no description"
+
+
+@each_check
+def test_it_has_cases_of_every_kind(check: Check) -> None:
+    for kind in KINDS:
+        assert list((CASES / check.id / kind).glob("*.yaml")), f"{check.id} has no {kind} case"
+
+
+def test_every_case_belongs_to_a_check() -> None:
+    assert {path.name for path in CASES.iterdir()} == set(CHECKS)
+    assert {case.kind for case in all_cases()} == set(KINDS)
+
+
+@each_check
+def test_one_bad_sample_closes_no_serving_gate(check: Check) -> None:
+    if check.serving_class is ServingClass.IMMEDIATE:
+        assert check.fail_for_s == 0
+    else:
+        assert check.fail_for_s >= check.period_s
+
+
+@each_check
+def test_a_burst_of_errors_is_over_before_it_is_confirmed_as_lasting(check: Check) -> None:
+    """A hard verdict on counter growth must outlast the window that one burst stays in."""
+    if check.id == "nvlink.errors":
+        assert check.fail_for_s >= check.limits().window_s
+    assert check.needs_interval_s == 0 or check.needs_interval_s < check.period_s
+
+
+def test_what_cannot_be_waived_and_what_is_network() -> None:
+    assert {c.id for c in CHECKS.values() if not c.waivable} == {"gpu.lost", "engine.health"}
+    assert {c.id for c in CHECKS.values() if c.network} == {
+        c.id for c in CHECKS.values() if c.id.startswith(("nic.", "roce."))
+    }
+    immediate = {c.id for c in CHECKS.values() if c.serving_class is ServingClass.IMMEDIATE}
+    assert immediate == {"gpu.lost", "xid", "engine.health"}
+    assert not any(c.sticky for c in CHECKS.values()), "a node must come back by itself when it is well"
+
+
+def test_only_engine_health_stays_out_of_admission() -> None:
+    without = {c.id for c in CHECKS.values() if Phase.ADMISSION not in c.phases}
+    assert without == {"engine.health"}
+    assert all(c.unknown_blocks_admission for c in CHECKS.values())
+
+
+@each_check
+def test_a_node_without_hardware_skips_it(check: Check) -> None:
+    profile = NodeProfile.model_validate(NO_HARDWARE)
+    node = h200_node()
+    findings = run_check(check, node, profile)
+    assert [finding.verdict for finding in findings.values()] == [Verdict.SKIP]
+    assert not node.reads
+
+
+@pytest.mark.parametrize(
+    ("check_id", "changes"),
+    [
+        ("gpu.pins", {"gpus": {"pins": None}}),
+        ("gpu.model", {"gpus": {"model": None}}),
+        ("host.driver", {"driver_version": None}),
+        ("gpu.persistence", {"gpus": {"persistence": False}}),
+        ("gpu.ecc", {"gpus": {"ecc": False}}),
+        ("gpu.remap", {"gpus": {"ecc": False}}),
+        ("nvlink.links", {"nvlink": {"links_per_gpu": 0, "speed_mb_s": None, "fabric": False}}),
+        ("nvlink.errors", {"nvlink": {"links_per_gpu": 0, "speed_mb_s": None, "fabric": False}}),
+        ("nvlink.fabric", {"nvlink": {"fabric": False}}),
+        ("roce.pfc_config", {"fabric": {"kind": "ib"}}),
+        ("roce.ecn_config", {"fabric": {"kind": "ib"}}),
+        ("roce.ecn_config", {"fabric": {"roce": {"ecn": False}}}),
+        ("roce.errors", {"fabric": {"kind": "ib"}}),
+        ("engine.health", {"mode": "observe"}),
+    ],
+)
+def test_what_the_profile_leaves_out_is_skipped(check_id: str, changes: dict) -> None:
+    check = CHECKS[check_id]
+    assert check.skip is not None
+    assert check.skip(h200_profile()) is None
+    reason = check.skip(h200_profile(changes))
+    assert reason and "\n" not in reason
+
+
+@each_check
+def test_a_healthy_node_passes_with_lifetime_counters_that_are_not_zero(check: Check) -> None:
+    findings = run_twice(check, h200_node(), h200_profile())
+    assert {finding.verdict for finding in findings.values()} == {Verdict.PASS}
+
+
+@each_check
+def test_subjects_stay_the_same_when_evidence_goes_missing(check: Check) -> None:
+    """Or a result of before would never be replaced."""
+    healthy = run_twice(check, h200_node(), h200_profile())
+    node = h200_node()
+    node.data["nvml"] = {"error": "TIMEOUT"}
+    node.data["kmsg"] = {"error": "NO_PERMISSION"}
+    node.data["files"].clear()
+    node.data["net"].clear()
+    node.data["engines"].clear()
+    findings = run_check(check, node, h200_profile())
+    assert findings.keys() == healthy.keys()
+    assert Verdict.PASS not in {finding.verdict for finding in findings.values()}
+
+
+def test_every_summary_is_one_short_line_and_every_failure_says_what_to_do() -> None:
+    for case in all_cases():
+        findings, check = run_case(case)
+        for finding in findings.values():
+            told = f"{case}: {finding}"
+            assert finding.summary and "\n" not in finding.summary and len(finding.summary) <= 240, told
+            if finding.verdict is Verdict.FAIL:
+                assert finding.action.hint.endswith(".") or check.action.hint.endswith("."), told
+            if finding.action.kind is ActionKind.APPLY_PLAY:
+                assert finding.action.play in PLAY_TAGS, told
+            else:
+                assert finding.action.play is None, told
+
+
+def test_checks_read_only_through_sources() -> None:
+    banned = {"os", "pathlib", "io", "subprocess", "socket", "time", "logging", "pynvml", "psutil", "httpx"}
+    for path in Path(agent.checks.__file__).parent.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not {name.split(".")[0] for name in names} & banned, path.name
+            called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+            assert called not in ("open", "exec", "eval", "print"), path.name
+
+
+def test_the_fail_folders_hold_real_failures() -> None:
+    failing = {
+        case.check
+        for case in all_cases()
+        if case.kind == "fail" and Verdict.FAIL in {finding.verdict for finding in run_case(case)[0].values()}
+    }
+    # Persistence is a warning by design: its loss costs settings, not service.
+    assert failing == set(CHECKS) - {"gpu.persistence"}
+
+
+def test_limits_refuse_unknown_keys() -> None:
+    for check in CHECKS.values():
+        assert issubclass(check.limits, Limits)
+        with pytest.raises(ValueError, match="extra"):
+            check.limits(no_such_limit=1)

@@ -1,0 +1,206 @@
+"""A healthy 8-GPU H200 RoCE node as data for FakeNode, and the profile that goes with it; SIMULATED values.
+
+The NVML values are those of an idle H200 (driver 580.159.04); identities and NICs are made up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fake_sources import FakeNode
+
+from agent.node_profile import NodeProfile
+
+BUSES = ("05", "17", "3a", "5d", "85", "97", "ba", "dd")
+NIC_BUSES = ("06", "18", "3b", "5e", "86", "98", "bb", "de")
+LINKS = 18
+
+
+def uuid_of(slot: int) -> str:
+    return f"GPU-0000000{slot}-aaaa-bbbb-cccc-0123456789a{slot}"
+
+
+def _gpu(slot: int) -> dict[str, Any]:
+    return {
+        "identity": {
+            "index": slot,
+            "uuid": uuid_of(slot),
+            "pci_bus_id": f"0000:{BUSES[slot]}:00.0",
+            "name": "NVIDIA H200",
+            "serial": f"160069893557{slot}",
+            "vbios": "96.00.A5.00.1A",
+            "minor": slot,
+        },
+        "thermal": {
+            "temperature_c": 37,
+            "memory_temperature_c": 41,
+            "margin_c": 49,
+            "shutdown_c": 95,
+            "slowdown_c": 89,
+            "memory_max_c": 95,
+            "gpu_max_c": 87,
+            "shutdown_offset_c": -8,
+            "slowdown_offset_c": -2,
+            "memory_offset_c": 0,
+            "gpu_offset_c": 0,
+        },
+        "power": {
+            "draw_w": 77.6,
+            "enforced_limit_w": 700.0,
+            "requested_limit_w": 700.0,
+            "default_limit_w": 700.0,
+            "min_limit_w": 200.0,
+            "max_limit_w": 700.0,
+            "persistence": True,
+            "event_reasons": 1,
+            "sm_clock_mhz": 345,
+            "max_sm_clock_mhz": 1980,
+            "gpu_utilization_percent": 0,
+        },
+        "memory": {
+            "used_b": 644939776,
+            "total_b": 150754820096,
+            "ecc_enabled": True,
+            "ecc_uncorrected_volatile": 0,
+            "ecc_corrected_volatile": 0,
+            "ecc_uncorrected_aggregate": 2,
+            "remap_corrected": 1,
+            "remap_uncorrected": 2,
+            "remap_pending": False,
+            "remap_failure": False,
+            "recovery_action": 0,
+        },
+        "nvlink": {
+            "states": [True] * LINKS,
+            "speeds_mb_s": [26562] * LINKS,
+            "replay_errors": [3] * LINKS,
+            "recovery_errors": [1] * LINKS,
+            "crc_errors": [7] * LINKS,
+        },
+        "fabric": {"state": 3, "status": 0, "health_mask": 0, "clique_id": 0},
+        "pcie": {"generation": 5, "max_generation": 5, "width": 16, "max_width": 16, "replays": 1},
+        "processes": {"pids": [], "used_mib": []},
+    }
+
+
+def _nic_files(slot: int) -> dict[str, Any]:
+    port = f"sys/class/infiniband/mlx5_{slot}/ports/1"
+    counters = {
+        "counters/link_downed": 1,
+        "counters/excessive_buffer_overrun_errors": 0,
+        "counters/local_link_integrity_errors": 0,
+        "counters/symbol_error": 12,
+        "counters/link_error_recovery": 0,
+        "counters/port_rcv_errors": 2,
+        "counters/port_xmit_discards": 5,
+        "hw_counters/rnr_nak_retry_err": 0,
+        "hw_counters/local_ack_timeout_err": 4,
+        "hw_counters/roce_slow_restart": 9,
+    }
+    return {
+        f"{port}/state": "4: ACTIVE",
+        f"{port}/phys_state": "5: LinkUp",
+        f"{port}/rate": "400 Gb/sec (4X NDR)",
+        f"{port}/link_layer": "Ethernet",
+        f"sys/class/net/eth{slot}/ecn/roce_np/enable/3": "1",
+        f"sys/class/net/eth{slot}/ecn/roce_rp/enable/3": "1",
+        **{f"{port}/{name}": str(value) for name, value in counters.items()},
+    }
+
+
+def _interface() -> dict[str, Any]:
+    return {
+        "link": {"operstate": "up", "carrier": True, "mtu_bytes": 9000, "carrier_down_count": 1},
+        "ethtool": {"rx_prio3_discards": 11, "rx_prio3_pause": 100},
+        "dcb": {
+            "pfc_on": [priority == 3 for priority in range(8)],
+            "trust": "dscp",
+            "dscp_to_priority": {"26": 3, "46": 6},
+            "host_managed": True,
+        },
+    }
+
+
+def _serving() -> dict[str, Any]:
+    return {"phase": "warm", "health": {"ok": True, "age_s": 0.5}, "canary": {"verdict": "ok", "age_s": 3.0}}
+
+
+def h200_data() -> dict[str, Any]:
+    """The node as a dict in the shape of a node folder."""
+    files: dict[str, Any] = {}
+    for slot in range(8):
+        files |= _nic_files(slot)
+        files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/vendor"] = "0x10de"
+        files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/class"] = "0x030200"
+        files[f"sys/bus/pci/devices/0000:{NIC_BUSES[slot]}:00.0/vendor"] = "0x15b3"
+        files[f"sys/bus/pci/devices/0000:{NIC_BUSES[slot]}:00.0/class"] = "0x020000"
+    versions = {"driver_version": "580.159.04", "nvml_version": "13.580.159.04", "cuda_version": 13000}
+    return {
+        "nvml": {"system": {**versions, "device_count": 8}, "gpus": [_gpu(slot) for slot in range(8)]},
+        "net": {f"eth{slot}": _interface() for slot in range(8)},
+        "files": files,
+        "links": {
+            f"sys/class/infiniband/mlx5_{slot}/device": f"../../../0000:{NIC_BUSES[slot]}:00.0"
+            for slot in range(8)
+        },
+        "kmsg": ["6,339,5140900,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04"],
+        "engines": {name: _serving() for name in ("glm", "kimi")},
+    }
+
+
+def h200_node() -> FakeNode:
+    """The healthy node, ready to be changed."""
+    return FakeNode(h200_data())
+
+
+def h200_profile_data() -> dict[str, Any]:
+    """The profile that the healthy node fulfils, as a dict to change before validation."""
+    pins = {
+        slot: {
+            "uuid": uuid_of(slot),
+            "serial": f"160069893557{slot}",
+            "pci_bus_id": f"0000:{BUSES[slot]}:00.0",
+        }
+        for slot in range(8)
+    }
+    ports = [
+        {
+            "device": f"mlx5_{slot}",
+            "netdev": f"eth{slot}",
+            "rate_gbps": 400,
+            "mtu_bytes": 9000,
+            "pci_bus_id": f"0000:{NIC_BUSES[slot]}:00.0",
+        }
+        for slot in range(8)
+    ]
+    return {
+        "node": "sim-h200",
+        "platform": "h200",
+        "mode": "manage",
+        "driver_version": "580.159.04",
+        "gpus": {"count": 8, "model": "NVIDIA H200", "pins": pins, "power_limit_w": 700.0},
+        "nvlink": {"links_per_gpu": LINKS, "speed_mb_s": 26562, "fabric": True},
+        "fabric": {"kind": "roce", "ports": ports},
+        "engines": {
+            "glm": {"gpus": [0, 1, 2, 3], "port": 8000},
+            "kimi": {"gpus": [4, 5, 6, 7], "port": 8001},
+        },
+    }
+
+
+def merged(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
+    """`base` with `changes` laid over it, map by map; None removes a key."""
+    result = dict(base)
+    for key, value in changes.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(result.get(key), dict):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def h200_profile(changes: dict[str, Any] | None = None) -> NodeProfile:
+    """The profile of the healthy node, with changes."""
+    return NodeProfile.model_validate(merged(h200_profile_data(), changes or {}))

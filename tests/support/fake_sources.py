@@ -1,0 +1,262 @@
+"""In-memory Sources for tests of checks: a dict in the shape of a node folder, with a clock that tests move.
+
+    {"nvml": {"system": {...}, "gpus": [{"identity": {...}, "thermal": {...}, ...}]}, "net": {...},
+     "files": {path: text}, "links": {path: target}, "kmsg": [lines], "engines": {name: {...}}}
+
+`{"error": "NOT_SUPPORTED"}` in the place of a value, group, file, interface part or source is a refusal.
+Every read is noted in `reads`, so that a test can refuse each value that a check has read, one after another.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.errors import DeviceAbsent, NotSupported, ParseError, SourceUnavailable
+from agent.model import EnginePhase, EngineStatus
+from agent.sources import (
+    CanaryReport,
+    CanaryVerdict,
+    DcbInfo,
+    EngineObservation,
+    KmsgRecord,
+    LinkInfo,
+    Sources,
+)
+from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal, SystemReading
+
+START_MONO_S = 5000.0
+_KMSG = re.compile(r"(\d+),(\d+),(\d+),[^;]*;(.*)")
+
+
+def refusal_of(value: Any) -> NvmlRefusal | None:
+    """The refusal that `{"error": NAME}` stands for, None for any other value."""
+    if isinstance(value, dict) and set(value) == {"error"}:
+        return NvmlRefusal(str(value["error"]))
+    return None
+
+
+def _given(value: Any, what: str) -> Any:
+    refused = refusal_of(value)
+    if refused is None:
+        return value
+    if refused.name == "ABSENT":
+        raise DeviceAbsent(f"{what} is not there")
+    raise refused.error(what)
+
+
+@dataclass
+class FakeClock:
+    now_s: float = START_MONO_S
+
+    def mono_s(self) -> float:
+        return self.now_s
+
+    def wall_s(self) -> float:
+        return 1_700_000_000.0 + self.now_s
+
+    def boot_id(self) -> str:
+        return "11111111-2222-3333-4444-555555555555"
+
+
+class _NotedValues(dict):  # type: ignore[type-arg]
+    """Values of one NVML group that note which of them a check asks for."""
+
+    def __init__(self, values: Mapping[str, Any], prefix: str, reads: set[str]) -> None:
+        super().__init__(values)
+        self._prefix, self._reads = prefix, reads
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._reads.add(f"{self._prefix}.{key}")
+        return super().get(key, default)
+
+
+@dataclass
+class FakeNvml:
+    node: dict[str, Any]
+    clock: FakeClock
+    reads: set[str]
+    #: How long ago the readings were taken: what a source that serves old values looks like.
+    stale_s: float = 0.0
+
+    def system(self) -> SystemReading:
+        nvml = _given(self.node["nvml"], "nvml")
+        self.reads.add("nvml.system")
+        return SystemReading(**_given(nvml["system"], "nvml.system"))
+
+    def inventory(self) -> Sequence[GpuIdentity]:
+        nvml = _given(self.node["nvml"], "nvml")
+        self.reads.add("nvml.gpus")
+        return [GpuIdentity(**gpu["identity"]) for gpu in _given(nvml["gpus"], "nvml.gpus")]
+
+    def read(self, uuid: str, group: NvmlGroup) -> GpuReading:
+        for index, gpu in enumerate(_given(self.node["nvml"], "nvml")["gpus"]):
+            if gpu["identity"].get("uuid") == uuid:
+                values = _given(gpu.get(group.value, {}), f"nvml.gpus.{index}.{group.value}")
+                values = {key: refusal_of(value) or value for key, value in values.items()}
+                noted = _NotedValues(values, f"nvml.gpus.{index}.{group.value}", self.reads)
+                return GpuReading(uuid, group, self.clock.now_s - self.stale_s, noted)
+        raise DeviceAbsent(f"no GPU {uuid}")
+
+
+@dataclass
+class FakeTree:
+    node: dict[str, Any]
+    reads: set[str]
+
+    def text(self, path: str) -> str:
+        self.reads.add(f"files:{path}")
+        if path not in self.node["files"]:
+            raise DeviceAbsent(f"/{path} is not there")
+        return str(_given(self.node["files"][path], f"/{path}")).strip()
+
+    def integer(self, path: str) -> int:
+        text = self.text(path)
+        try:
+            return int(text, 16) if text.lower().startswith("0x") else int(text)
+        except ValueError:
+            raise ParseError(f"/{path} reads {text!r}, not a number") from None
+
+    def names(self, path: str) -> list[str]:
+        prefix = f"{path}/"
+        if path in self.node["files"]:
+            _given(self.node["files"][path], f"/{path}")
+        known = (*self.node["files"], *self.node["links"])
+        found = {name[len(prefix) :].split("/")[0] for name in known if name.startswith(prefix)}
+        if not found:
+            raise DeviceAbsent(f"/{path} is not there")
+        return sorted(found)
+
+    def exists(self, path: str) -> bool:
+        return any(name == path or name.startswith(f"{path}/") for name in self.node["files"])
+
+    def link_target(self, path: str) -> str:
+        self.reads.add(f"links:{path}")
+        if path not in self.node["links"]:
+            raise DeviceAbsent(f"/{path} is not there")
+        return str(_given(self.node["links"][path], f"/{path}"))
+
+
+@dataclass
+class FakeNet:
+    node: dict[str, Any]
+    reads: set[str]
+
+    def _part(self, netdev: str, part: str) -> Any:
+        self.reads.add(f"net.{netdev}.{part}")
+        if netdev not in self.node["net"]:
+            raise DeviceAbsent(f"no interface {netdev}")
+        parts = self.node["net"][netdev]
+        if part not in parts:
+            raise NotSupported(f"{netdev} has no {part}")
+        return _given(parts[part], f"{netdev} {part}")
+
+    def link(self, netdev: str) -> LinkInfo:
+        return LinkInfo(name=netdev, **self._part(netdev, "link"))
+
+    def ethtool_stats(self, netdev: str) -> Mapping[str, int]:
+        return dict(self._part(netdev, "ethtool"))
+
+    def dcb(self, netdev: str) -> DcbInfo:
+        part = self._part(netdev, "dcb")
+        dscp = {int(key): value for key, value in part["dscp_to_priority"].items()}
+        return DcbInfo(tuple(part["pfc_on"]), part["trust"], dscp, part["host_managed"])
+
+
+@dataclass
+class FakeKmsg:
+    node: dict[str, Any]
+    cleared_s: float = -1.0
+
+    def records(self) -> Sequence[KmsgRecord]:
+        lines = _given(self.node["kmsg"], "/dev/kmsg")
+        records = [self._record(line) for line in lines]
+        return [record for record in records if record.mono_s > self.cleared_s]
+
+    def clear(self, up_to_mono_s: float) -> None:
+        self.cleared_s = up_to_mono_s
+
+    @staticmethod
+    def _record(line: str) -> KmsgRecord:
+        match = _KMSG.fullmatch(line)
+        assert match is not None, f"not a kmsg line: {line}"
+        prefix, seq, us, text = match.groups()
+        return KmsgRecord(int(seq), int(us) / 1e6, int(prefix) & 7, text)
+
+
+@dataclass
+class FakeEngines:
+    node: dict[str, Any]
+    clock: FakeClock
+
+    def observe(self, engine: str) -> EngineObservation:
+        """Times in the dict are ages in seconds: `canary: {verdict: ok, age_s: 2}`."""
+        if engine not in self.node["engines"]:
+            raise SourceUnavailable(f"engine {engine} has not been observed yet")
+        seen = _given(self.node["engines"][engine], f"engine {engine}")
+        status = EngineStatus(
+            engine, EnginePhase(seen["phase"]), self.clock.now_s - 100, seen.get("reason", ""), 4242
+        )
+        canary = None
+        if report := seen.get("canary"):
+            ended_s = self.clock.now_s - report["age_s"]
+            verdict = CanaryVerdict(report["verdict"])
+            canary = CanaryReport(verdict, ended_s, report.get("latency_s", 0.2), report.get("reason", ""))
+        health = seen.get("health") or {}
+        health_s = self.clock.now_s - health["age_s"] if "age_s" in health else None
+        return EngineObservation(status, health.get("ok"), health_s, canary)
+
+
+@dataclass
+class FakeNode:
+    """A node that tests change: `sources` reads it as it is at that moment."""
+
+    data: dict[str, Any]
+    clock: FakeClock = field(default_factory=FakeClock)
+    reads: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.data = {"net": {}, "files": {}, "links": {}, "kmsg": [], "engines": {}} | copy.deepcopy(
+            self.data
+        )
+        self.nvml = FakeNvml(self.data, self.clock, self.reads)
+        self.kmsg = FakeKmsg(self.data)
+        self.sources = Sources(
+            clock=self.clock,
+            tree=FakeTree(self.data, self.reads),
+            nvml=self.nvml,
+            net=FakeNet(self.data, self.reads),
+            kmsg=self.kmsg,
+            engines=FakeEngines(self.data, self.clock),
+            simulated=True,
+        )
+
+    def set(self, path: str, value: Any) -> None:
+        """Set one value: `nvml.gpus.3.thermal.margin_c`, `files:sys/...`, `links:sys/...` (None removes it)."""
+        for mapping in ("files", "links"):
+            if path.startswith(f"{mapping}:"):
+                name = path.removeprefix(f"{mapping}:")
+                if value is None:
+                    self.data[mapping].pop(name, None)
+                else:
+                    self.data[mapping][name] = value
+                return
+        *parents, last = path.split(".")
+        at: Any = self.data
+        for key in parents:
+            at = at[int(key)] if isinstance(at, list) else at[key]
+        if isinstance(at, list):
+            at[int(last)] = value
+        else:
+            at[last] = value
+
+    def remove(self, path: str) -> None:
+        """Remove a list item or key."""
+        *parents, last = path.split(".")
+        at: Any = self.data
+        for key in parents:
+            at = at[int(key)] if isinstance(at, list) else at[key]
+        del at[int(last) if isinstance(at, list) else last]
