@@ -93,7 +93,7 @@ class Gpus(Part):
         description="Driver state must persist with no client (persistence mode on); false = not compared",
     )
     ecc: bool = Field(True, description="ECC must be enabled; false = not compared")
-    numa_node: dict[Slot, int] = Field(
+    numa_node: dict[Slot, Annotated[int, Field(ge=0, le=1023)]] = Field(
         default_factory=dict, description="NUMA node of each GPU slot; unset = read from sysfs"
     )
 

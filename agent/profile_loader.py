@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +101,21 @@ def profile_hash(profile: NodeProfile) -> str:
     return hashlib.sha256(data.encode("ascii")).hexdigest()
 
 
+@cache
+def _shipped(name: str) -> Table:
+    """A layer that comes with the package; it does not change while the program runs."""
+    return read_layer(LAYER_FOLDER / f"{name}.yaml", name)
+
+
 def _examine_layers(tops: Sequence[Table], *, files: Sequence[Path]) -> Examined:
     """Merge base, platform and the given layers (lowest first) and find every fault."""
-    base = read_layer(LAYER_FOLDER / f"{BASE}.yaml", BASE)
+    base = _shipped(BASE)
     chosen = next((t.entries["platform"] for t in (*reversed(tops), base) if "platform" in t.entries), None)
     unknown = _platform_fault(chosen)
     platform = (
         "generic-8gpu" if unknown or not isinstance(chosen, Scalar) or not chosen.value else chosen.text
     )
-    below = read_layer(LAYER_FOLDER / f"{platform}.yaml", platform)
+    below = _shipped(platform)
     layers = [base, below, *tops]
     tree = reduce(merge, layers)
     profile, faults = _type(tree)

@@ -119,7 +119,7 @@ def test_platforms_and_their_facts() -> None:
 
 @pytest.mark.parametrize("name", ["base", *NVLINK])
 def test_shipped_layers_fill_no_free_map_and_explain_their_numbers(name: str) -> None:
-    """A rendered profile could not take an entry of a free map back, and a number without a source is a guess."""
+    """Rendering cannot take an entry of a free map back, and a number without a source is a guess."""
     path = LAYER_FOLDER / f"{name}.yaml"
     plain = to_plain(read_layer(path, name))
     free = ("engines", "limits", "checks", "pins", "numa_node")

@@ -6,10 +6,14 @@ import string
 from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from agent.errors import ConfigError
 from agent.profile_loader import examine
+
+#: The machine may be busy with other things: no time limit for one example.
+relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 GOOD = """\
 platform: h200
