@@ -9,14 +9,23 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agent.errors import DeviceAbsent, DeviceLost, ParseError
 from agent.sources import Nvml
-from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal, SystemReading
-from agent.sources.nvml_answers import gpu_identity, reading, refusals, system_reading
+from agent.sources.gpu_reading import (
+    GROUP_FIELDS,
+    GpuIdentity,
+    GpuReading,
+    NvmlGroup,
+    NvmlRefusal,
+    SystemReading,
+)
+from agent.sources.nvml_answers import gpu_identity, refusals, system_reading, typed_values
 from agent.sources.nvml_keeper import NODE, Fault, NvmlKeeper
+from agent.sources.nvml_late import NVLINK_ERRORS, NVLINK_STATES, LateValues
 from agent.sources.nvml_pipe import Reaper, reap
 from agent.sources.nvml_roster import Roster
 
@@ -79,12 +88,23 @@ class NvmlProcess(Nvml):
             return self._roster.merge(seen)
 
     def read(self, uuid: str, group: NvmlGroup) -> GpuReading:
-        """One group of values of one GPU."""
-        gpu = self._known(uuid)
+        """One group of values of one GPU; the slow NVLink error counters are read when first looked at."""
         asked_s = self._mono_s()
-        args = {"uuid": uuid, "pci_bus_id": gpu.pci_bus_id, "group": group.value}
+        if group is not NvmlGroup.NVLINK:
+            return GpuReading(uuid, group, asked_s, self._values(uuid, group, group, GROUP_FIELDS[group]))
+        states = self._values(uuid, group, "nvlink", NVLINK_STATES)
+
+        def counters() -> dict[str, Any]:
+            return self._values(uuid, group, "nvlink_errors", NVLINK_ERRORS)
+
+        return GpuReading(uuid, group, asked_s, LateValues(states, NVLINK_ERRORS, counters))
+
+    def _values(self, uuid: str, group: NvmlGroup, part: str, fields: Collection[str]) -> dict[str, Any]:
+        """What the child reads as `part` of a group."""
+        gpu = self._known(uuid)
+        args = {"uuid": uuid, "pci_bus_id": gpu.pci_bus_id, "group": str(part)}
         try:
-            answer = reading(uuid, group, asked_s, self._keeper.ask(uuid, "read", f"{group} of {uuid}", args))
+            values = typed_values(group, fields, self._keeper.ask(uuid, "read", f"{part} of {uuid}", args))
         except Fault as fault:
             if fault.name == "NOT_FOUND":
                 text = f"{uuid} was at {gpu.pci_bus_id} and NVML no longer finds it there"
@@ -93,8 +113,8 @@ class NvmlProcess(Nvml):
         except ParseError:
             self._keeper.distrust()
             raise
-        self._keeper.heard(refusals(answer))
-        return answer
+        self._keeper.heard(refusals(values))
+        return values
 
     def close(self) -> None:
         """End the child; a call in progress and all later ones fail."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from agent.errors import ParseError
@@ -27,16 +27,16 @@ _GETTERS: dict[str, Callable[[GpuReading, str], object]] = {
 }
 
 
-def reading(uuid: str, group: NvmlGroup, mono_s: float, values: object) -> GpuReading:
-    """A group as the child gave it: exactly the fields of the group, each a refusal or of its type."""
-    if not isinstance(values, dict) or set(values) != set(GROUP_FIELDS[group]):
+def typed_values(group: NvmlGroup, fields: Collection[str], values: object) -> dict[str, Any]:
+    """Values as the child gave them: exactly these fields of the group, each a refusal or of its type."""
+    if not isinstance(values, dict) or set(values) != set(fields):
         raise ParseError(f"the NVML process sent the wrong fields for {group}")
     typed = {field: _refusal_or_value(value) for field, value in values.items()}
-    answer = GpuReading(uuid, group, mono_s, typed)
-    for field, description in GROUP_FIELDS[group].items():
+    for field in fields:
         if not isinstance(typed[field], NvmlRefusal):
-            _GETTERS[description.split(",")[0].split()[0]](answer, field)
-    return answer
+            kind = GROUP_FIELDS[group][field].split(",")[0].split()[0]
+            _GETTERS[kind](GpuReading("", group, 0.0, typed), field)
+    return typed
 
 
 def _refusal_or_value(value: Any) -> Any:
@@ -48,9 +48,9 @@ def _refusal_or_value(value: Any) -> Any:
     return NvmlRefusal(name)
 
 
-def refusals(answer: GpuReading) -> set[str]:
+def refusals(values: Mapping[str, Any]) -> set[str]:
     """Names of the NVML errors among the values."""
-    return {value.name for value in answer.values.values() if isinstance(value, NvmlRefusal)}
+    return {value.name for value in values.values() if isinstance(value, NvmlRefusal)}
 
 
 def system_reading(values: object) -> SystemReading:

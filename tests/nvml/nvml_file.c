@@ -201,15 +201,29 @@ static int act_out(const char *fault)
         pause();
 }
 
+/* `gpuN.key`, else `gpu.key`, else `key`. */
+static const char *find_setting(int gpu, const char *key)
+{
+    const char *text = gpu == NODE ? NULL : find_text(gpu, key);
+    return text ? text : find_text(NODE, key);
+}
+
+void wait_field(int gpu, unsigned field)
+{
+    char key[MAX_TEXT];
+    snprintf(key, sizeof key, "us.field.%u", field);
+    const char *text = find_setting(gpu, key);
+    if (text)
+        wait_us(atoll(text));
+}
+
 int begin_call(const char *name, int gpu)
 {
     char key[MAX_TEXT];
     const char *text;
     refresh();
     snprintf(key, sizeof key, "us.%s", name);
-    text = gpu == NODE ? NULL : find_text(gpu, key);
-    if (!text)
-        text = find_text(NODE, key);
+    text = find_setting(gpu, key);
     if (text)
         wait_us(atoll(text));
     snprintf(key, sizeof key, "fault.%s", name);

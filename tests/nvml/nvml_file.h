@@ -8,6 +8,7 @@
  *   gpu3.margin = GPU_IS_LOST          an NVML error instead of a value
  *   gpu.field.165 = 1                  field value; gpu3.field.165.7 = 0 for one scope (NVLink)
  *   us.nvmlDeviceGetPowerUsage = 1884  latency of a call in microseconds; gpu3.us.NAME for one GPU
+ *   us.field.161 = 430                 latency of one field value, on top of its call's
  *   fault.nvmlInitWithFlags = hang     fault of a call; gpu3.fault = hang for every call of one GPU,
  *                                      gpu3.fault.NAME for one call of one GPU (before gpu3.fault); `none` = no fault
  *
@@ -32,6 +33,8 @@ enum {
 
 /* Reads the file again if it has changed, waits the call's latency, then acts out its fault. */
 int begin_call(const char *name, int gpu);
+/* Waits the latency of one field value. */
+void wait_field(int gpu, unsigned field);
 /* `gpuN.key`, else `gpu.key`, else (for NODE) `key`; NULL if there is none. */
 const char *find_text(int gpu, const char *key);
 /* A number, or the error that stands in its place; a missing key is Not Supported. */

@@ -131,7 +131,7 @@ static int field_number(nvmlDevice_t gpu, const nvmlFieldValue_t *field, long lo
     if (is_nvlink(field->fieldId)) {
         find_number(gpu->number, "links", &links);
         if (field->scopeId >= links)
-            return links ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_NOT_SUPPORTED;
+            return NVML_ERROR_NOT_SUPPORTED;
         snprintf(key, sizeof key, "field.%u.%u", field->fieldId, field->scopeId);
         if (find_text(gpu->number, key))
             return find_number(gpu->number, key, out);
@@ -146,6 +146,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t gpu, int count, nvmlFieldValu
     for (int i = 0; i < count; i++) {
         long long number = 0;
         unsigned id = fields[i].fieldId;
+        wait_field(gpu->number, id);
         fields[i].nvmlReturn = (unsigned)field_number(gpu, &fields[i], &number);
         /* As the real library does: the other bytes of the union are not all sign. */
         fields[i].value.ullVal = 0;
