@@ -97,11 +97,14 @@ def _slow_links(
 
 
 def _listed(links: Sequence[int]) -> str:
-    return ", ".join(str(link) for link in links)
+    """At most six links by number: NVML lists more slots than a board wires."""
+    more = f" and {len(links) - 6} more" if len(links) > 6 else ""
+    return ", ".join(str(link) for link in links[:6]) + more
 
 
 def _speeds(slow: dict[int, int]) -> str:
-    return ", ".join(f"link {link} at {speed}" for link, speed in slow.items())
+    first = list(slow.items())[:6]
+    return ", ".join(f"link {link} at {speed}" for link, speed in first) + (", ..." if len(slow) > 6 else "")
 
 
 def _finding(

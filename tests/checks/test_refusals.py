@@ -1,4 +1,4 @@
-"""Fail closed: each value that a check reads is refused or garbled in turn; then its subject must not pass."""
+"""Fail closed: each value that a check reads is refused or garbled in turn; its subject must not pass."""
 
 import math
 import re

@@ -1,6 +1,6 @@
 """Running a check on a FakeNode, and the cases under tests/cases/CHECK/{pass,fail,unknown}/NAME.yaml.
 
-A case changes the healthy H200 node and its profile, lets time pass if it has `samples`, and says what is due:
+A case changes the healthy H200 node and its profile, lets time pass if it has `samples`, and says what is:
 
     why: one sentence
     profile: {gpus: {power_limit_w: 500}}      # laid over the profile, map by map; null removes a key

@@ -235,7 +235,7 @@ class FakeNode:
         )
 
     def set(self, path: str, value: Any) -> None:
-        """Set one value: `nvml.gpus.3.thermal.margin_c`, `files:sys/...`, `links:sys/...` (None removes it)."""
+        """Set `nvml.gpus.3.thermal.margin_c`, `files:sys/...` or `links:sys/...` (where None removes it)."""
         for mapping in ("files", "links"):
             if path.startswith(f"{mapping}:"):
                 name = path.removeprefix(f"{mapping}:")
