@@ -130,7 +130,10 @@ def _obstructed(record: GateRecord, now_mono_s: float) -> Target | None:
             GateState.PREFLIGHT, waiting_for(missing), not_run(record.config.engine, missing) + admission
         )
     if admission:
-        return Target(GateState.FAILED, say(admission), unique(admission))
+        # No evidence yet (a counter's second sample, a source that does not answer) is not evidence against.
+        known = any(blocker.verdict is not Verdict.UNKNOWN for blocker in admission)
+        state = GateState.FAILED if known else GateState.PREFLIGHT
+        return Target(state, say(admission), unique(admission))
     return Target(GateState.WARMING, say(serving), serving) if serving else None
 
 

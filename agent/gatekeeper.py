@@ -102,6 +102,8 @@ class Gatekeeper:
         self.unwaivable = frozenset(check.id for check in checks.values() if not check.waivable)
         self.hands: dict[str, EngineHands] = dict(hands or {})
         self.snapshot: Snapshot | None = None
+        #: The snapshot as it counts: with the waivers of now.
+        self.shown: Snapshot | None = None
         self._holds = store.load(self.boot_id)
         self.keeper = HoldKeeper(store, lambda: self.holds)
         self._serving: bool | None = None
@@ -145,6 +147,8 @@ class Gatekeeper:
         """Judge the newest results (or those known) for every engine, and publish."""
         self.snapshot = snapshot or self.snapshot
         if self.snapshot is not None:
+            waivers, wall_s = self._holds.waivers, self.clock.wall_s()
+            self.shown = apply_waivers(self.snapshot, waivers, self.unwaivable, wall_s)
             for name in self.records:
                 self.settle(name)
         self._tell_serving()
@@ -169,7 +173,7 @@ class Gatekeeper:
 
     def settle(self, name: str) -> None:
         """Evaluate one gate until it rests; states on the way are recorded."""
-        snapshot = self.snapshot
+        snapshot = self.shown
         if snapshot is None:
             return
         for _ in range(_MOST_STEPS):
@@ -196,6 +200,14 @@ class Gatekeeper:
         """What the gate would be after an event. Raises IllegalTransition. Changes nothing."""
         return step(self.records[name], event, self.clock.mono_s())[0]
 
+    def hurry(self) -> None:
+        """Cut the load balancers' grace short."""
+        now_mono_s = self.clock.mono_s()
+        for name, record in self.records.items():
+            if record.stop_at_mono_s is not None:
+                self.records[name] = replace(record, stop_at_mono_s=now_mono_s)
+        self.evaluate()
+
     def set_holds(self, holds: Holds) -> None:
         """Replace the node-wide holds; those of the engines are with their gates."""
         self._holds = replace(holds, engines=self._holds.engines)
@@ -206,10 +218,8 @@ class Gatekeeper:
 
     def _evidence(self, name: str, snapshot: Snapshot) -> Evaluated:
         """What is known now of one engine."""
-        wall_s = self.clock.wall_s()
-        waived = apply_waivers(snapshot, self._holds.waivers, self.unwaivable, wall_s)
-        judgement = judge(waived, self.profile, name, self.checks, self.clock.mono_s())
-        return Evaluated(judgement, self._status(name), wall_s)
+        judgement = judge(snapshot, self.profile, name, self.checks, self.clock.mono_s())
+        return Evaluated(judgement, self._status(name), self.clock.wall_s())
 
     def _status(self, name: str) -> EngineStatus:
         """The controller's word; without one, in mode observe, nothing is known to run."""

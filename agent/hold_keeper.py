@@ -8,7 +8,6 @@ was told.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -71,7 +70,8 @@ class HoldKeeper:
 
 
 async def stop_quietly(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait for its end."""
+    """Cancel a task and wait for its end, whatever that is."""
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait({task})
+    if not task.cancelled() and (defect := task.exception()) is not None:
+        log.debug("%s ended with %r", task.get_name(), defect)

@@ -74,7 +74,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """All that is told over HTTP: as of `mono_s` (CLOCK_BOOTTIME), or `gate_mono_s` on the clock of the gates."""
+    """All that is told over HTTP, as of `mono_s` (CLOCK_BOOTTIME); `gate_mono_s` is on the gates' clock."""
 
     mono_s: float
     gate_mono_s: float

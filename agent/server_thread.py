@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -61,9 +61,9 @@ class ServerThread:
         """Serve HTTP on a listening socket."""
         self._http.append((server, listener))
 
-    def add_agent_checks(self, checks: Mapping[socket.socket, Callable[[], str]]) -> None:
-        """Serve agent checks: listening socket -> who says the line."""
-        self._checks += checks.items()
+    def add_agent_check(self, listener: socket.socket, line: Callable[[], str]) -> None:
+        """Serve an agent check on a listening socket; `line` is asked for each connection."""
+        self._checks.append((listener, line))
 
     @property
     def alive(self) -> bool:

@@ -1,0 +1,83 @@
+"""`nodegate run`: the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent.commands import (
+    DEFAULT_RUN_DIR,
+    DEFAULT_STATE_DIR,
+    NodeOption,
+    OverlayOption,
+    ProfileOption,
+    RunDirOption,
+    ScenarioOption,
+    StateDirOption,
+    open_sources,
+    resolve_profile,
+)
+
+LogDirOption = Annotated[
+    Path | None,
+    typer.Option("--log-dir", help="Folder of the engines' output [STATE_DIR/log].", show_default=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run")(run_command)
+
+
+def run_command(
+    profile: ProfileOption = None,
+    overlay: OverlayOption = None,
+    node: NodeOption = None,
+    scenario: ScenarioOption = None,
+    state_dir: StateDirOption = DEFAULT_STATE_DIR,
+    run_dir: RunDirOption = DEFAULT_RUN_DIR,
+    log_dir: LogDirOption = None,
+) -> None:
+    """Run the daemon: check the node, launch its engines, and answer load balancers."""
+    from agent.checks.registry import load_all
+    from agent.daemon import Daemon
+    from agent.daemon_parts import EventRelay, Surroundings
+    from agent.premises import Folders, take_premises
+
+    start_logging()
+    loaded = resolve_profile(profile, overlay, node)
+    folders = Folders(state_dir, run_dir, log_dir or state_dir / "log")
+    relay = EventRelay()
+    with (
+        take_premises(folders, loaded.profile) as premises,
+        open_sources(loaded.profile, node=node, scenario=scenario, on_event=relay) as opened,
+    ):
+        given = Surroundings(
+            premises=premises,
+            loaded=loaded,
+            sources=opened.sources,
+            relay=relay,
+            checks=load_all(),
+            load_again=lambda: resolve_profile(profile, overlay, node),
+            node=node.resolve().name if node else "",
+        )
+
+        async def life() -> None:
+            """Build the daemon on the loop that it runs on."""
+            await Daemon(given).run()
+
+        asyncio.run(life())
+
+
+def start_logging() -> None:
+    """One line for each event on stderr; systemd's journal adds its own time when it reads them."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    # These tell of every request.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
