@@ -1,0 +1,69 @@
+"""What the demo runs on: the simulated node of the package, its scenarios, and a profile for this machine.
+
+Free ports of the loopback are put into the node's profile, and the embedded engine takes the place of vLLM.
+"""
+
+from __future__ import annotations
+
+import difflib
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent.errors import ConfigError
+from agent.profile_loader import LoadedProfile, load_profile
+from agent.sources.scenario import load_scenario
+
+NODE_DIR = Path(__file__).parent / "demo_nodes" / "h200-roce"
+HOST = "127.0.0.1"
+#: -P: no file of the working directory may stand in for a module.
+ENGINE_COMMAND = [sys.executable, "-P", "-m", "agent.launch.embedded_engine"]
+
+
+def scenarios(node_dir: Path = NODE_DIR) -> list[tuple[str, str]]:
+    """The scenarios that the node brings along: name and description."""
+    found = sorted((node_dir / "scenarios").glob("*.yaml"))
+    return [(path.stem, load_scenario(path).description) for path in found]
+
+
+def scenario_path(name: str, node_dir: Path = NODE_DIR) -> Path:
+    """The file of a scenario by its name, or a file of one's own. Raises ConfigError."""
+    own = Path(name)
+    if own.suffix in (".yaml", ".yml"):
+        if own.is_file():
+            return own
+        raise ConfigError("there is no such scenario file", where=name, remedy="name a scenario or a file")
+    names = [known for known, _ in scenarios(node_dir)]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        remedy = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+        raise ConfigError(f"no scenario is named {name!r}", remedy=remedy)
+    return node_dir / "scenarios" / f"{name}.yaml"
+
+
+def demo_profile(folder: Path, node_dir: Path = NODE_DIR) -> LoadedProfile:
+    """Write the node's profile into `folder`, changed for this machine, and load it as any other."""
+    values: dict[str, Any] = yaml.safe_load((node_dir / "profile.yaml").read_text(encoding="utf-8"))
+    engines: dict[str, Any] = values["engines"]
+    ports = iter(free_ports(1 + 2 * len(engines)))
+    values["api"] = {"host": HOST, "port": next(ports)}
+    for engine in engines.values():
+        engine |= {"port": next(ports), "agent_check_port": next(ports), "stop_deadline_s": 5}
+        engine["launch"] = {**engine["launch"], "command": ENGINE_COMMAND}
+        engine["canary"] = {"period_s": 1, "deadline_s": 1}
+        engine["gate"] = {"drain_grace_s": 1}
+    path = folder / "profile.yaml"
+    path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+    return load_profile(path)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that were free a moment ago, all different."""
+    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

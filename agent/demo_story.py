@@ -1,0 +1,124 @@
+"""What the demo tells: publications of the daemon in, lines for a person out. All of it is SIMULATED."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from agent.evaluate import Blocker
+from agent.gate_record import GateRecord
+from agent.model import Result, ResultKey, Verdict
+from agent.publisher import Publication
+
+Line = tuple[str, str]
+#: Blockers that are told of one closed gate; the status page shows all.
+MOST_REASONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A gate that opened or closed: when (seconds since the demo began), which, and why."""
+
+    at_s: float
+    engine: str
+    opened: bool
+    reason: str
+
+
+class Story:
+    """Remembers what was last told, so that each change is told once. `tell` takes a line and its style."""
+
+    def __init__(self, tell: Callable[[str, str], None], elapsed_s: Callable[[], float]) -> None:
+        """Tell nothing yet."""
+        self._tell = tell
+        self._elapsed_s = elapsed_s
+        self._gates: Mapping[str, GateRecord] = {}
+        self._results: Mapping[ResultKey, Result] = {}
+        self.turns: list[Turn] = []
+
+    @property
+    def opened(self) -> bool:
+        """Whether a gate has been open."""
+        return any(turn.opened for turn in self.turns)
+
+    def scene(self, text: str) -> None:
+        """A step of the scenario."""
+        self._say(f"--- {text} ---", "bold cyan")
+
+    def take(self, publication: Publication) -> None:
+        """Tell what is new in a publication."""
+        results = publication.snapshot.results if publication.snapshot else {}
+        if self.opened:
+            for line in changed_results(self._results, results):
+                self._say(*line)
+        self._results = results
+        for name, record in publication.records.items():
+            before = self._gates.get(name)
+            if before is None or before.state is not record.state:
+                self._gate(before, record, publication)
+        self._gates = publication.records
+
+    def _gate(self, before: GateRecord | None, record: GateRecord, publication: Publication) -> None:
+        """One gate's change of state."""
+        name = record.config.engine
+        answer = publication.answers[name]
+        if before is not None and before.state == "preflight" and record.state == "launching":
+            self._say(preflight_summary(self._results), "green")
+        way = f"{before.state} -> {record.state}" if before is not None else record.state.value
+        code = 200 if answer.ready else 503
+        self._say(f"gate {name}: {way}   /readyz {code}, agent check `{answer.agent_line}`", _style(record))
+        was_open = before is not None and before.ready
+        if record.ready and not was_open:
+            self.turns.append(Turn(self._elapsed_s(), name, True, record.reason))
+        if was_open and not record.ready:
+            self.turns.append(Turn(self._elapsed_s(), name, False, record.reason))
+        if was_open or record.state == "failed":
+            for line in reasons(record):
+                self._say(*line)
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._tell(f"{self._elapsed_s():6.1f} s  {text}", style)
+
+
+def changed_results(before: Mapping[ResultKey, Result], after: Mapping[ResultKey, Result]) -> Iterator[Line]:
+    """Verdicts that became another one; a subject seen for the first time is told only when it is bad."""
+    for key, result in after.items():
+        old = before[key].verdict if key in before else Verdict.PASS
+        if result.verdict is old or {result.verdict, old} <= {Verdict.PASS, Verdict.SKIP}:
+            continue
+        bad = result.verdict not in (Verdict.PASS, Verdict.SKIP)
+        style = "red" if result.verdict is Verdict.FAIL else "yellow" if bad else "green"
+        yield f"  {result.verdict:7} {result.check} {result.subject}: {result.finding.summary}", style
+
+
+def reasons(record: GateRecord) -> Iterator[Line]:
+    """Why a gate is not (fully) open and what to do, a few lines."""
+    for blocker in record.blockers[:MOST_REASONS]:
+        yield f"    why  {_text(blocker)}", "red"
+        if blocker.action.hint:
+            yield f"    do   {blocker.action.kind}: {blocker.action.hint}", "yellow"
+    if len(record.blockers) > MOST_REASONS:
+        yield f"    and {len(record.blockers) - MOST_REASONS} more", "dim"
+    if not record.blockers:
+        yield f"    why  {record.reason}", "dim"
+
+
+def preflight_summary(results: Mapping[ResultKey, Result]) -> str:
+    """How many results there are and how they are."""
+    verdicts = Counter(
+        result.verdict.value for result in results.values() if not result.subject.startswith("engine:")
+    )
+    checks = len({result.check for result in results.values() if not result.subject.startswith("engine:")})
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    return f"preflight: {checks} checks, {verdicts.total()} results: {counted}"
+
+
+def _text(blocker: Blocker) -> str:
+    return f"{blocker.check} {blocker.subject}: {blocker.summary}"
+
+
+def _style(record: GateRecord) -> str:
+    if record.ready:
+        return "bold green" if record.state == "serving" else "bold yellow"
+    return "bold red" if record.state in ("failed", "quarantined") else "cyan"
