@@ -19,9 +19,11 @@ def read_env_file(path: Path) -> dict[str, str]:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as cause:
         raise LaunchError(f"{path}: cannot be read: {cause.strerror}; create it with mode 0600") from cause
-    with os.fdopen(descriptor, "rb") as file:
-        _refuse_exposed(path, os.fstat(file.fileno()))
-        data = file.read(MAX_BYTES + 1)
+    try:
+        _refuse_exposed(path, os.fstat(descriptor))
+        data = os.read(descriptor, MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > MAX_BYTES:
         raise LaunchError(f"{path}: larger than {MAX_BYTES} bytes; it should hold only KEY=VALUE lines")
     try:

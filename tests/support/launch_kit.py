@@ -61,7 +61,12 @@ def engine_profile(port: int, *, mode: str = "manage", **engine: Any) -> LoadedP
 
 def launch_part(*arguments: str, **more: Any) -> dict[str, Any]:
     """The launch part of an embedded engine with further arguments."""
-    return {"command": EMBEDDED, "model": "sim", "args": ["--startup-s", "0.2", "--token-s", "0.002", *arguments], **more}
+    return {
+        "command": EMBEDDED,
+        "model": "sim",
+        "args": ["--startup-s", "0.2", "--token-s", "0.002", *arguments],
+        **more,
+    }
 
 
 def bare_sources(board: EngineBoard) -> Sources:
@@ -96,10 +101,12 @@ class Rig:
         """Wait for something, but not for ever."""
         try:
             async with asyncio.timeout(patience_s):
-                while not probe():
+                while not probe():  # noqa: ASYNC110 (any condition, not only events)
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            raise AssertionError(f"{what} did not come; {self.controller.status}; {self.controller.log_tail(20)}") from None
+            raise AssertionError(
+                f"{what} did not come; {self.controller.status}; {self.controller.log_tail(20)}"
+            ) from None
 
     async def until_phase(self, phase: EnginePhase, patience_s: float = PATIENCE_S) -> None:
         await self.until(f"phase {phase}", lambda: self.controller.status.phase is phase, patience_s)
