@@ -28,8 +28,8 @@ profile leaves the part out.
 - **Admission**: FAIL and UNKNOWN keep a gate closed, WARN does not.
 - **While serving** a confirmed FAIL acts by its class: *immediate* closes the gate at one reading, *hard*
   closes it after `fail_for`, *soft* degrades, *info* is told. Single findings may have another class than
-  their check (hardware thermal slowdown is hard, a power brake soft). *Network* checks gate only engines whose
-  plan uses RDMA.
+  their check (hardware thermal slowdown is hard, a power brake soft). *Network* checks gate only engines
+  whose plan uses RDMA.
 - `fail_for`: a FAIL must last so long; `clear_for`: a PASS must last so long to end a FAIL; `unknown_for`:
   while serving, the last verdict is kept so long when evidence goes missing.
 - Times, class and use of a check are changed under `checks:` of the profile, tolerances under `limits:`, both
