@@ -83,7 +83,8 @@ def _cross_checked(slot: GpuSlot, now: GpuReading, margin_c: int, limits: Margin
     """Some parts read zero or less while cool: such a margin counts only if the temperature agrees."""
     want = f">= {limits.min_margin_c}"
     temperature_c, derived_c = plausible_c(now, "temperature_c"), _derived_c(now)
-    seen = f"margin reads {margin_c} C, GPU at {temperature_c} C, its T.Limit at {temperature_c + derived_c} C"
+    limit_c = temperature_c + derived_c
+    seen = f"margin reads {margin_c} C, GPU at {temperature_c} C, its T.Limit at {limit_c} C"
     if derived_c < limits.min_margin_c + limits.hotspot_c:
         return _finding(slot, Verdict.FAIL, f"overheating: {seen}", margin_c, want)
     return _finding(slot, Verdict.WARN, f"margin not credible: {seen}", margin_c, want)
