@@ -82,7 +82,7 @@ def _make_folder(folder: Path) -> None:
             pass
     except OSError as cause:
         raise DaemonError(
-            f"{folder}: cannot be written: {cause.strerror or cause}; let the agent write there or name another"
+            f"{folder}: cannot be written: {cause.strerror or cause}; let the agent write or name another"
         ) from cause
 
 

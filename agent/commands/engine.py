@@ -1,0 +1,51 @@
+"""`nodegate engine`: start, stop and restart an engine by way of its gate, and read its output."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agent.commands import DEFAULT_RUN_DIR, RunDirOption
+from agent.commands.gate import ReasonOption, give_order
+
+EngineName = Annotated[str, typer.Argument(metavar="ENGINE", help="Engine of the profile.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    engine = typer.Typer(help="Start, stop and look at engines.", no_args_is_help=True)
+    engine.command("start")(start)
+    engine.command("stop")(stop)
+    engine.command("restart")(restart)
+    engine.command("logs")(logs)
+    app.add_typer(engine, name="engine")
+
+
+def start(engine: EngineName, reason: ReasonOption, run_dir: RunDirOption = DEFAULT_RUN_DIR) -> None:
+    """Start a stopped engine once its node passes every admission check."""
+    give_order(run_dir, "/engine/start", {"engine": engine, "reason": reason})
+
+
+def stop(engine: EngineName, reason: ReasonOption, run_dir: RunDirOption = DEFAULT_RUN_DIR) -> None:
+    """Close the engine's gate, give load balancers their grace, and stop it."""
+    give_order(run_dir, "/engine/stop", {"engine": engine, "reason": reason})
+
+
+def restart(engine: EngineName, reason: ReasonOption, run_dir: RunDirOption = DEFAULT_RUN_DIR) -> None:
+    """Stop an engine as `stop` does, and start it again."""
+    give_order(run_dir, "/engine/restart", {"engine": engine, "reason": reason})
+
+
+def logs(
+    engine: EngineName,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", help="The last so many lines.", min=1, max=10_000)
+    ] = 200,
+    run_dir: RunDirOption = DEFAULT_RUN_DIR,
+) -> None:
+    """Show the last lines of an engine's output."""
+    from agent.admin_client import AdminClient
+
+    for line in AdminClient(run_dir).get("/engine/logs", engine=engine, lines=lines)["lines"]:
+        typer.echo(line)

@@ -1,0 +1,129 @@
+"""`nodegate status`: what the daemon knows now."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from agent.commands import DEFAULT_RUN_DIR, RunDirOption
+
+WATCH_S = 1.0
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+#: Verdicts that a person looks for; the others are counted.
+_TELLING = ("FAIL", "UNKNOWN", "WARN")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("status")(status_command)
+
+
+def status_command(
+    run_dir: RunDirOption = DEFAULT_RUN_DIR,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew each second, until Ctrl-C.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the daemon knows now. Exit code 0: every gate is open, 1: one is closed."""
+    from agent.admin_client import AdminClient
+
+    client = AdminClient(run_dir)
+    while True:
+        status = client.get("/status")
+        if watch and not as_json:
+            typer.clear()
+        _print(status, as_json)
+        if not watch:
+            raise typer.Exit(0 if status["ready"] else 1)
+        time.sleep(WATCH_S)
+
+
+def _print(status: Mapping[str, Any], as_json: bool) -> None:
+    """One showing; with --watch JSON is one document a line."""
+    if as_json:
+        typer.echo(json.dumps(status))
+        return
+    show_status(status)
+
+
+def show_status(status: Mapping[str, Any]) -> None:
+    """The status for people."""
+    from agent.console import Out
+
+    out = Out()
+    out.banner(bool(status.get("simulated")))
+    if not status.get("live"):
+        out.line("The agent's main loop does not beat: nothing below is current.", "bold red")
+    node, mode = status.get("node", "-"), status.get("mode", "-")
+    out.line(f"node {node}, mode {mode}, profile {str(status.get('profile_hash', ''))[:16]}")
+    maintenance = (status.get("holds") or {}).get("maintenance")
+    if maintenance:
+        out.line(
+            f"MAINTENANCE since {clock_time(maintenance['since_wall_s'])}: {maintenance['reason']}",
+            "bold magenta",
+        )
+    for problem in status.get("problems", []):
+        out.line(f"PROBLEM: {problem}", "bold red")
+    out.line()
+    out.table(("engine", "gate", "ready", "for", "process", "why"), [_gate_row(g) for g in status["gates"]])
+    _show_reasons(out, status["gates"])
+    _show_results(out, status["results"])
+
+
+def _gate_row(gate: Mapping[str, Any]) -> tuple[object, ...]:
+    process = gate["process"] or {}
+    ready = "yes" if gate["ready"] else "no"
+    return (
+        gate["engine"],
+        gate["state"],
+        f"{ready} (FORCED)" if gate["forced"] else ready,
+        f"{gate['since_s']:.0f} s",
+        process.get("phase"),
+        gate["reason"],
+    )
+
+
+def _show_reasons(out: Any, gates: Sequence[Mapping[str, Any]]) -> None:
+    """What stands against each gate, and what to do about it."""
+    rows = [
+        (gate["engine"], blocker["check"], blocker["subject"], blocker["summary"], blocker["action"]["hint"])
+        for gate in gates
+        for blocker in gate["blocking"]
+    ]
+    if rows:
+        out.line()
+        out.table(("engine", "check", "subject", "what", "do"), rows)
+
+
+def _show_results(out: Any, results: Sequence[Mapping[str, Any]]) -> None:
+    """The results that are not good, and how many are."""
+    rows = [
+        (
+            result["check"],
+            result["subject"],
+            result["verdict"],
+            "waived" if result["waived"] else "",
+            f"{result['age_s']:.0f} s",
+            result["summary"],
+        )
+        for result in results
+        if result["verdict"] in _TELLING
+    ]
+    out.line()
+    if rows:
+        out.table(("check", "subject", "verdict", "", "age", "what was found"), rows)
+    counts = {
+        verdict: sum(r["verdict"] == verdict for r in results) for verdict in ("PASS", *_TELLING, "SKIP")
+    }
+    out.line(
+        ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "no results yet"
+    )
+
+
+def clock_time(wall_s: float) -> str:
+    """Local time to the millisecond."""
+    return datetime.fromtimestamp(wall_s).astimezone().isoformat(sep=" ", timespec="milliseconds")
