@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from agent.commands import DEFAULT_RUN_DIR, RunDirOption
-from agent.commands.gate import ReasonOption, give_order
+from agent.commands.gate import give_order
 
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; goes into the journal.")]
+NO_REASON = "no reason given"
 EngineName = Annotated[str, typer.Argument(metavar="ENGINE", help="Engine of the profile.")]
 
 
@@ -22,26 +24,30 @@ def register(app: typer.Typer) -> None:
     app.add_typer(engine, name="engine")
 
 
-def start(engine: EngineName, reason: ReasonOption, run_dir: RunDirOption = DEFAULT_RUN_DIR) -> None:
+def start(
+    engine: EngineName, reason: ReasonOption = NO_REASON, run_dir: RunDirOption = DEFAULT_RUN_DIR
+) -> None:
     """Start a stopped engine once its node passes every admission check."""
     give_order(run_dir, "/engine/start", {"engine": engine, "reason": reason})
 
 
-def stop(engine: EngineName, reason: ReasonOption, run_dir: RunDirOption = DEFAULT_RUN_DIR) -> None:
+def stop(
+    engine: EngineName, reason: ReasonOption = NO_REASON, run_dir: RunDirOption = DEFAULT_RUN_DIR
+) -> None:
     """Close the engine's gate, give load balancers their grace, and stop it."""
     give_order(run_dir, "/engine/stop", {"engine": engine, "reason": reason})
 
 
-def restart(engine: EngineName, reason: ReasonOption, run_dir: RunDirOption = DEFAULT_RUN_DIR) -> None:
+def restart(
+    engine: EngineName, reason: ReasonOption = NO_REASON, run_dir: RunDirOption = DEFAULT_RUN_DIR
+) -> None:
     """Stop an engine as `stop` does, and start it again."""
     give_order(run_dir, "/engine/restart", {"engine": engine, "reason": reason})
 
 
 def logs(
     engine: EngineName,
-    lines: Annotated[
-        int, typer.Option("--lines", "-n", help="The last so many lines.", min=1, max=10_000)
-    ] = 200,
+    lines: Annotated[int, typer.Option("--lines", help="The last so many.", min=1, max=10_000)] = 200,
     run_dir: RunDirOption = DEFAULT_RUN_DIR,
 ) -> None:
     """Show the last lines of an engine's output."""

@@ -1,4 +1,4 @@
-"""`nodegate gate` and `nodegate waive`: an operator's word on gates and verdicts, recorded with its reason."""
+"""`nodegate gate` and `nodegate waive`: an operator's word on gates and verdicts, recorded with why."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -13,6 +14,8 @@ import typer
 from agent.commands import DEFAULT_RUN_DIR, RunDirOption
 
 WATCH_S = 1.0
+#: Erase the terminal and begin at its top.
+_CLEAR = "\x1b[2J\x1b[H"
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 #: Verdicts that a person looks for; the others are counted.
 _TELLING = ("FAIL", "UNKNOWN", "WARN")
@@ -34,8 +37,8 @@ def status_command(
     client = AdminClient(run_dir)
     while True:
         status = client.get("/status")
-        if watch and not as_json:
-            typer.clear()
+        if watch and not as_json and sys.stdout.isatty():
+            sys.stdout.write(_CLEAR)
         _print(status, as_json)
         if not watch:
             raise typer.Exit(0 if status["ready"] else 1)
