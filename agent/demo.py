@@ -101,7 +101,7 @@ class Demo:
             steps = self._opened.scenario.steps
             end_s = time.monotonic() + (steps[-1].at_s if steps else 0.0) + AFTERWARDS_S
         await asyncio.sleep(max(0.0, end_s - time.monotonic()))
-        self.story.scene("the demo ends: gates close first, then the engine is stopped")
+        self.story.end("the demo ends: gates close first, then the engine is stopped")
         daemon.request_stop()
 
     def _do_to_engine(self, step: EngineStep) -> None:

@@ -19,6 +19,9 @@ from agent.sources.scenario import load_scenario
 
 NODE_DIR = Path(__file__).parent / "demo_nodes" / "h200-roce"
 HOST = "127.0.0.1"
+#: A person watches: link errors are forgotten after seconds, where a real node waits for minutes.
+IMPATIENT = {"nvlink.errors": {"period_s": 2, "clear_for_s": 3}}
+IMPATIENT_LIMITS = {"nvlink.errors": {"window_s": 6}}
 #: -P: no file of the working directory may stand in for a module.
 ENGINE_COMMAND = [sys.executable, "-P", "-m", "agent.launch.embedded_engine"]
 
@@ -55,6 +58,8 @@ def demo_profile(folder: Path, node_dir: Path = NODE_DIR) -> LoadedProfile:
         engine["launch"] = {**engine["launch"], "command": ENGINE_COMMAND}
         engine["canary"] = {"period_s": 1, "deadline_s": 1}
         engine["gate"] = {"drain_grace_s": 1}
+    values["checks"] = {**values.get("checks", {}), **IMPATIENT}
+    values["limits"] = {**values.get("limits", {}), **IMPATIENT_LIMITS}
     path = folder / "profile.yaml"
     path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     return load_profile(path)

@@ -35,6 +35,7 @@ class Story:
         self._elapsed_s = elapsed_s
         self._gates: Mapping[str, GateRecord] = {}
         self._results: Mapping[ResultKey, Result] = {}
+        self._ending = False
         self.turns: list[Turn] = []
 
     @property
@@ -46,10 +47,15 @@ class Story:
         """A step of the scenario."""
         self._say(f"--- {text} ---", "bold cyan")
 
+    def end(self, text: str) -> None:
+        """The last scene: what checks say of an engine that is being stopped is no news."""
+        self._ending = True
+        self.scene(text)
+
     def take(self, publication: Publication) -> None:
         """Tell what is new in a publication."""
         results = publication.snapshot.results if publication.snapshot else {}
-        if self.opened:
+        if self.opened and not self._ending:
             for line in changed_results(self._results, results):
                 self._say(*line)
         self._results = results
@@ -63,7 +69,7 @@ class Story:
         """One gate's change of state."""
         name = record.config.engine
         answer = publication.answers[name]
-        if before is not None and before.state == "preflight" and record.state == "launching":
+        if record.state == "launching" and not self.opened:
             self._say(preflight_summary(self._results), "green")
         way = f"{before.state} -> {record.state}" if before is not None else record.state.value
         code = 200 if answer.ready else 503
@@ -93,13 +99,15 @@ def changed_results(before: Mapping[ResultKey, Result], after: Mapping[ResultKey
 
 
 def reasons(record: GateRecord) -> Iterator[Line]:
-    """Why a gate is not (fully) open and what to do, a few lines."""
-    for blocker in record.blockers[:MOST_REASONS]:
+    """Why a gate is not (fully) open and what to do; one line while evidence is still missing."""
+    waiting = all(blocker.verdict is Verdict.UNKNOWN for blocker in record.blockers)
+    shown = record.blockers[: 1 if waiting else MOST_REASONS]
+    for blocker in shown:
         yield f"    why  {_text(blocker)}", "red"
         if blocker.action.hint:
-            yield f"    do   {blocker.action.kind}: {blocker.action.hint}", "yellow"
-    if len(record.blockers) > MOST_REASONS:
-        yield f"    and {len(record.blockers) - MOST_REASONS} more", "dim"
+            yield f"    do   {blocker.action.hint}", "yellow"
+    if len(record.blockers) > len(shown):
+        yield f"         and {len(record.blockers) - len(shown)} more", "dim"
     if not record.blockers:
         yield f"    why  {record.reason}", "dim"
 
