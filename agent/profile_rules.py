@@ -34,6 +34,7 @@ def cross_problems(profile: NodeProfile) -> list[CrossProblem]:
         *_shared_ports(profile),
         *_shared_pins(profile),
         *_nic_ports(profile),
+        *_unwatched_fabric(profile),
     ]
 
 
@@ -135,10 +136,20 @@ def _nic_ports(profile: NodeProfile) -> Iterator[CrossProblem]:
         netdevs.setdefault(port.netdev or "", at)
 
 
+def _unwatched_fabric(profile: NodeProfile) -> Iterator[CrossProblem]:
+    """A gate that would open with its network unproven: a fabric, and no port to look at."""
+    kind = profile.fabric.kind
+    if profile.mode != "observe" and kind != "none" and not profile.fabric.ports:
+        text = f"mode {profile.mode} would gate a {kind} node whose data ports are not listed"
+        yield CrossProblem(
+            ("fabric", "kind"), text, ("mode",), "list fabric.ports, or write `kind: none` under fabric"
+        )
+
+
 def notes(profile: NodeProfile) -> Iterator[str]:
     """What is allowed but often not meant."""
     kind = profile.fabric.kind
-    if kind != "none" and not profile.fabric.ports:
+    if profile.mode == "observe" and kind != "none" and not profile.fabric.ports:
         text = (
             f"fabric.kind is {kind}, but no data ports are listed: no network check has anything to look at"
         )

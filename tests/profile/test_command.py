@@ -45,7 +45,7 @@ def test_validate_lists_all_faults_and_exits_3(tmp_path: Path) -> None:
 
 def test_overlays_and_notes(tmp_path: Path) -> None:
     overlay = write(tmp_path, "platform: h200\nnode: n7\n", "rack.yaml")
-    file = write(tmp_path, "mode: gate\n")
+    file = write(tmp_path, "mode: observe\n")
     shown = nodegate("validate", file, "--overlay", overlay)
     assert shown.returncode == 0
     assert "note: fabric.kind is roce, but no data ports are listed" in shown.stderr

@@ -161,10 +161,17 @@ def test_direct_construction_refuses_contradictions_too() -> None:
 
 
 def test_notes_name_what_is_allowed_but_often_not_meant(tmp_path: Path) -> None:
-    file = write(tmp_path, "platform: h200\nmode: gate\nengines: {a: {gpus: [0, 1], port: 1}}\n")
+    file = write(tmp_path, "platform: h200\nengines: {a: {gpus: [0, 1], port: 1}}\n")
     notes = examine(file).notes
     assert any("no data ports are listed" in note for note in notes)
     assert any("GPU slots 2, 3, 4, 5, 6, 7 belong to no engine" in note for note in notes)
-    (note,) = examine(write(tmp_path, "mode: manage\n")).notes
+    (note,) = examine(write(tmp_path, "mode: manage\nfabric: {kind: none}\n")).notes
     assert "there are no engines" in note
     assert examine(write(tmp_path, "")).notes == ()
+
+
+@pytest.mark.parametrize("mode", ["gate", "manage"])
+def test_a_gate_with_an_unproven_network_is_refused(tmp_path: Path, mode: str) -> None:
+    (fault,) = faults(write(tmp_path, f"platform: h200\nmode: {mode}\n"))
+    assert "data ports are not listed" in str(fault)
+    assert "kind: none" in str(fault)

@@ -86,7 +86,7 @@ def site_profiles(draw: st.DrawFn) -> dict[str, Any]:
             "kind": draw(st.sampled_from(["roce", "ib", "none"])),
             "ports": [
                 {"device": f"mlx5_{i}", "netdev": f"eth{i}", "rate_gbps": draw(st.floats(1, 800)), "gpu": i}
-                for i in range(draw(st.integers(0, 3)))
+                for i in range(draw(st.integers(1, 3)))
             ],
         },
         "engines": engines,
