@@ -91,14 +91,7 @@ def run_pass(
     began_s = time.monotonic()
     chosen = select(checks, phase, only)
     plans = [plan_check(check, profile.profile) for check in chosen]
-    answers = _run_together(plans, sources)
-    again = [plan for plan in plans if _needs_second_sample(plan, answers[plan.check.id])]
-    if again:
-        wait_s = max(plan.check.needs_interval_s for plan in again) if sample_s is None else sample_s
-        if on_sampling is not None:
-            on_sampling(wait_s)
-        time.sleep(wait_s)
-        answers |= _run_together(again, sources)
+    answers = _run_sampled(plans, sources, sample_s, on_sampling)
     now_mono_s, now_wall_s = sources.clock.mono_s(), sources.clock.wall_s()
     results = [
         _result(plan, finding, now_mono_s, now_wall_s)
@@ -149,6 +142,24 @@ def natural(subject: str) -> tuple[tuple[int, str | int], ...]:
 
 def _all_ids(checks: Sequence[Check]) -> str:
     return f"the checks are {', '.join(sorted(check.id for check in checks)) or 'none'}"
+
+
+def _run_sampled(
+    plans: Sequence[CheckPlan],
+    sources: Sources,
+    sample_s: float | None,
+    on_sampling: Callable[[float], None] | None,
+) -> dict[str, Outcome | None]:
+    """Run the plans, and once more those that have only taken a baseline."""
+    answers = _run_together(plans, sources)
+    again = [plan for plan in plans if _needs_second_sample(plan, answers[plan.check.id])]
+    if again:
+        wait_s = max(plan.check.needs_interval_s for plan in again) if sample_s is None else sample_s
+        if on_sampling is not None:
+            on_sampling(wait_s)
+        time.sleep(wait_s)
+        answers |= _run_together(again, sources)
+    return answers
 
 
 def _run_together(plans: Sequence[CheckPlan], sources: Sources) -> dict[str, Outcome | None]:

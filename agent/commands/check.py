@@ -38,6 +38,22 @@ class ReportFormat(StrEnum):
     JUNIT = "junit"
 
 
+PhaseOption = Annotated[Phase, typer.Option("--phase", help="Which checks to run.")]
+OnlyOption = Annotated[
+    str | None,
+    typer.Option("--only", metavar="GLOB", help="Only checks whose id matches.", show_default=False),
+]
+FormatOption = Annotated[ReportFormat, typer.Option("--format", help="Form of the report.")]
+SampleOption = Annotated[
+    float | None,
+    typer.Option(
+        "--sample-seconds",
+        help="Seconds between the two samples of counters [as long as the checks need].",
+        show_default=False,
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("check")(check_command)
@@ -48,22 +64,10 @@ def check_command(
     overlay: OverlayOption = None,
     node: NodeOption = None,
     scenario: ScenarioOption = None,
-    phase: Annotated[Phase, typer.Option("--phase", help="Which checks to run.")] = Phase.ADMISSION,
-    only: Annotated[
-        str | None,
-        typer.Option("--only", metavar="GLOB", help="Only checks whose id matches.", show_default=False),
-    ] = None,
-    report_format: Annotated[
-        ReportFormat, typer.Option("--format", help="Form of the report.")
-    ] = ReportFormat.TABLE,
-    sample_seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--sample-seconds",
-            help="Seconds between the two samples of counters [as long as the checks need].",
-            show_default=False,
-        ),
-    ] = None,
+    phase: PhaseOption = Phase.ADMISSION,
+    only: OnlyOption = None,
+    report_format: FormatOption = ReportFormat.TABLE,
+    sample_seconds: SampleOption = None,
 ) -> None:
     """Run the checks once. Exit code 0: pass, 1: a check failed, 2: nothing failed, something is unknown."""
     from agent.checks.registry import load_all
