@@ -45,7 +45,7 @@ class Recording:
 
 
 def record(sources: Sources, *, about: dict[str, Any] | None = None) -> Recording:
-    """Read everything once. `about` has what node.yaml says of the node (name, platform, description, ...)."""
+    """Read everything once. `about` has what node.yaml says of the node (name, platform, ...)."""
     not_captured: list[str] = []
     nvml = _record_nvml(sources, not_captured)
     tree = record_files(sources.tree)
@@ -127,8 +127,9 @@ def write(recording: Recording, target: Path, profile_text: str | None = None) -
             _keep(target, made)
             load_node_folder(made)
             _swap(made, target, Path(name) / "old")
-    except OSError as cause:
-        raise ConfigError(f"cannot write it: {cause.strerror or cause}", where=str(target)) from cause
+    except (OSError, ValueError) as cause:
+        reason = getattr(cause, "strerror", None) or cause
+        raise ConfigError(f"cannot write it: {reason}", where=str(target)) from cause
 
 
 def _write_files(recording: Recording, made: Path, profile_text: str | None) -> None:

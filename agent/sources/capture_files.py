@@ -1,4 +1,4 @@
-"""Which files of sysfs, procfs and /etc a capture records; read through a Tree, so from a replayed node too."""
+"""Which files of sysfs, procfs and /etc a capture records, from a live Tree or a replayed one."""
 
 from __future__ import annotations
 

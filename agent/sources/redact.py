@@ -23,7 +23,7 @@ _SHORTEST = 4
 
 
 class Redactor:
-    """One key for one capture, drawn at random: replacements cannot be traced back or matched across captures."""
+    """One key for one capture, drawn at random: replacements cannot be traced back."""
 
     def __init__(self, *, host: str = "", serials: Iterable[str] = ()) -> None:
         """Replace `host` and `serials` too, where they stand as whole words."""

@@ -126,7 +126,7 @@ class Timeline:
         try:
             _adapter(unit).validate_python(data)
         except ValidationError as error:
-            raise _PathProblem(one_problem(error, data, "value").args[0]) from error
+            raise _PathProblem(one_problem(error, data, "").problem) from error
 
 
 def base_units(folder: NodeFolder) -> dict[Unit, Any]:
@@ -210,11 +210,11 @@ def _put(state: Any, keys: Keys, value: Any) -> Any:
         return value
     parent = _get(state, keys[:-1])
     if is_refused(parent) or not isinstance(parent, dict | list):
-        _get(parent, keys[-1:])
+        _get(state, keys)
         raise _PathProblem(f"there is no {keys[-1]!r} in this capture")
     if isinstance(parent, dict):
         parent[keys[-1]] = value
     else:
-        _get(parent, keys[-1:])
+        _get(state, keys)
         parent[int(keys[-1])] = value
     return state

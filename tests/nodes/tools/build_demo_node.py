@@ -20,10 +20,19 @@ NODES = Path(__file__).parents[1]
 REPOSITORY = NODES.parents[1]
 #: (NIC, GPU) behind one PCIe switch; addresses as on an 8-GPU HGX board with two sockets.
 PAIRS = (
-    ("18", "1b"), ("40", "43"), ("4f", "52"), ("5e", "61"), ("9a", "9d"), ("c0", "c3"), ("ce", "d1"), ("dc", "df"),
-)  # fmt: skip
+    ("18", "1b"),
+    ("40", "43"),
+    ("4f", "52"),
+    ("5e", "61"),
+    ("9a", "9d"),
+    ("c0", "c3"),
+    ("ce", "d1"),
+    ("dc", "df"),
+)
 CPUS = ("0-55,112-167", "56-111,168-223")
 BOOT_ID = "3e2b7a5c-8d41-4f6e-9b0a-6c1d52f7e908"
+KERNEL = "6.8.0-79-generic"
+MODULE = "NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build"
 UPTIME_S = 93784.25
 
 
@@ -65,13 +74,16 @@ def nvml() -> dict[str, Any]:
     for i, (_nic, bus) in enumerate(PAIRS):
         gpu = copy.deepcopy(one["gpus"][0])
         gpu["identity"] |= {
-            "index": i, "uuid": uuid(i), "pci_bus_id": f"0000:{bus}:00.0", "serial": f"16506230{40150 + 97 * i}",
+            "index": i,
+            "uuid": uuid(i),
+            "pci_bus_id": f"0000:{bus}:00.0",
+            "serial": f"16506230{40150 + 97 * i}",
             "minor": i,
-        }  # fmt: skip
+        }
         gpu["nvlink"] = copy.deepcopy(two["gpus"][i % 2]["nvlink"])
         gpu["fabric"] = copy.deepcopy(two["gpus"][i % 2]["fabric"])
         gpu["call_us"] |= {"nvlink": 310.0, "fabric": 45.0}
-        # Neighbours are never equal: some degrees and watts around the measured ones, margin against temperature.
+        # Neighbours are never equal: some degrees and watts more than measured, and as much less margin.
         warmer = (0, 2, 1, 3, 1, 0, 2, 1)[i]
         gpu["thermal"]["temperature_c"] += warmer
         gpu["thermal"]["memory_temperature_c"] += warmer
@@ -111,15 +123,15 @@ def pci_links(i: int, nic: str, gpu: str) -> dict[str, str]:
 
 def system_files() -> dict[str, str]:
     return {
-        "proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz-6.8.0-79-generic root=/dev/md0 ro iommu=pt numa_balancing=disable",
+        "proc/cmdline": f"BOOT_IMAGE=/boot/vmlinuz-{KERNEL} root=/dev/md0 ro iommu=pt numa_balancing=disable",
         "proc/sys/kernel/random/boot_id": BOOT_ID,
         "proc/sys/kernel/hostname": "h200-roce",
-        "proc/sys/kernel/osrelease": "6.8.0-79-generic",
+        "proc/sys/kernel/osrelease": KERNEL,
         "proc/sys/kernel/numa_balancing": "0",
         "proc/sys/vm/swappiness": "10",
         "proc/sys/vm/max_map_count": "1048576",
         "proc/sys/vm/zone_reclaim_mode": "0",
-        "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build",
+        "proc/driver/nvidia/version": f"NVRM version: {MODULE}",
         "sys/module/nvidia/version": "580.159.04",
         "sys/module/nvidia/initstate": "live",
         "sys/module/nvidia_peermem/initstate": "live",
@@ -129,7 +141,7 @@ def system_files() -> dict[str, str]:
         "sys/devices/system/node/node1/cpulist": CPUS[1],
         "sys/devices/system/node/node0/distance": "10 21",
         "sys/devices/system/node/node1/distance": "21 10",
-    }  # fmt: skip
+    }
 
 
 def kernel_log() -> list[str]:
@@ -146,15 +158,16 @@ def kernel_log() -> list[str]:
     lines += [
         (4, 12.402, "nvidia: loading out-of-tree module taints kernel."),
         (6, 12.618, "nvidia-nvlink: Nvlink Core is being initialized, major device number 236"),
-        (4, 13.907, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build"),
-        (6, 14.122, "nvidia-modeset: Loading NVIDIA UNIX Open Kernel Mode Setting Driver for UNIX platforms  580.159.04"),
+        (4, 13.907, f"NVRM: loading {MODULE}"),
+        (6, 14.122,
+         "nvidia-modeset: Loading NVIDIA UNIX Open Kernel Mode Setting Driver for UNIX platforms  "
+         "580.159.04"),
         (4, 31.556,
-         "NVRM: Persistence mode is deprecated and will be removed in a future release. Please use nvidia-persistenced instead."),
+         "NVRM: Persistence mode is deprecated and will be removed in a future release. "
+         "Please use nvidia-persistenced instead."),
     ]  # fmt: skip
     lines.sort(key=lambda line: line[1])
-    return [
-        f"{level},{900 + i},{round(at_s * 1e6)},-;{text}" for i, (level, at_s, text) in enumerate(lines)
-    ]
+    return [f"{level},{900 + i},{round(at_s * 1e6)},-;{text}" for i, (level, at_s, text) in enumerate(lines)]
 
 
 META = {
@@ -185,7 +198,7 @@ engines:
       command: [vllm, serve]
       model: demo
       served_model_name: demo
-      # Prefill and decode are split over nodes, so the KV cache travels over the fabric: port faults gate this engine.
+      # Prefill and decode are split over nodes, so the KV cache travels over the fabric: port faults gate it.
       rdma: true
 """
 TWO_ENGINES = """\
@@ -203,9 +216,12 @@ engines:
 
 
 def profile(engines: str) -> str:
-    pins = "".join(f'    {i}: {{uuid: {uuid(i)}, pci_bus_id: "0000:{gpu}:00.0"}}\n' for i, (_n, gpu) in enumerate(PAIRS))
+    pins = "".join(
+        f'    {i}: {{uuid: {uuid(i)}, pci_bus_id: "0000:{gpu}:00.0"}}\n' for i, (_n, gpu) in enumerate(PAIRS)
+    )
     ports = "".join(
-        f'    - {{device: mlx5_{i}, netdev: eth{i}, rate_gbps: 400, mtu_bytes: 9000, pci_bus_id: "0000:{nic}:00.0", gpu: {i}}}\n'
+        f"    - {{device: mlx5_{i}, netdev: eth{i}, rate_gbps: 400, mtu_bytes: 9000,"
+        f' pci_bus_id: "0000:{nic}:00.0", gpu: {i}}}\n'
         for i, (nic, _gpu) in enumerate(PAIRS)
     )  # fmt: skip
     return f"""\

@@ -1,7 +1,7 @@
 """Make the node folders h200-x1-capture and h200-x2-capture from the raw dumps beside them (`raw/`).
 
-Run it from anywhere: python tests/nodes/tools/convert_captures.py [TARGET]. Only what the dumps hold is written;
-what a node folder needs besides is listed under `filled_in`.
+Run it from anywhere: python tests/nodes/tools/convert_captures.py [TARGET]. Only what the dumps hold is
+written; what a node folder needs besides is listed under `filled_in`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ def main(target: Path = NODES) -> None:
     system, gpu = x1(json.loads((one / "nvml.json").read_text()))
     write(target / "h200-x1-capture", one, {"system": system, "gpus": [gpu]}, meta_x1())
     gpus = x2(json.loads((two / "nvml-nvlink.json").read_text()), (two / "nvidia-smi-q-gpu0.txt").read_text())
-    write(
-        target / "h200-x2-capture", two, {"system": {**system, "device_count": 2}, "gpus": gpus}, meta_x2()
-    )
+    write(target / "h200-x2-capture", two, {"system": {**system, "device_count": 2}, "gpus": gpus}, meta_x2())
 
 
 def x1(dump: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -95,7 +93,7 @@ def x1(dump: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "recovery_action": fields[230][3]["uiVal"],
         },
         "nvlink": {
-            name: REFUSED
+            name: dict(REFUSED)
             for name in ("states", "speeds_mb_s", "replay_errors", "recovery_errors", "crc_errors")
         },
         "pcie": {
@@ -133,7 +131,7 @@ def x2(dump: dict[str, Any], smi: str) -> list[dict[str, Any]]:
         fabric = recorded["c_nvmlGpuFabricInfo_v2_t"]
         by_id = {entry[0]: entry[1:] for entry in recorded["fields"].values()}
         links = len(recorded["links"])
-        # A pair of each counter was recorded: of the first link and of the last one; all others read as they did.
+        # Of each counter two links were recorded this way; the legacy calls (err0 to err2) have all.
         counters = {}
         for name, field_id in FIELD_IDS.items():
             assert {pair[1] for pair in by_id[field_id]} == {0}, "then every link needs its own value"

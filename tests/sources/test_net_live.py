@@ -1,0 +1,44 @@
+"""Netlink and ethtool on this machine's loopback, which every machine has; needs no privilege."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.errors import DeviceAbsent, NotSupported
+from agent.sources.net_events import LinkFollower
+from agent.sources.netlink import LiveNet
+
+NET = LiveNet()
+
+
+def test_link_of_loopback() -> None:
+    info = NET.link("lo")
+    assert (info.name, info.carrier_down_count) == ("lo", 0)
+    assert info.operstate in ("unknown", "up", "down")
+    assert info.mtu_bytes >= 1280
+    assert info.carrier in (True, False)
+
+
+def test_loopback_has_no_statistics_and_no_dcb() -> None:
+    with pytest.raises(NotSupported):
+        NET.ethtool_stats("lo")
+    with pytest.raises(NotSupported):
+        NET.dcb("lo")
+
+
+@pytest.mark.parametrize("name", ["nope0", "", "x" * 16, "a/b", "a\0b", "\udcff", "."])
+def test_no_such_interface(name: str) -> None:
+    for read in (NET.link, NET.ethtool_stats, NET.dcb):
+        with pytest.raises(DeviceAbsent):
+            read(name)
+
+
+def test_follower_starts_and_stops_without_sending_anything() -> None:
+    events: list[str] = []
+    follower = LinkFollower(events.append)
+    follower.start()
+    follower.start()
+    assert follower.wait_following(20)
+    follower.close()
+    follower.close()
+    assert events == []

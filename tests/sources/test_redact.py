@@ -1,0 +1,89 @@
+"""Redaction: nothing that identifies the machine stays, and what was equal stays equal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from node_kit import demo_node
+
+from agent.node_profile import GPU_UUID
+from agent.sources import capture as recorder
+from agent.sources.node_folder import load_node_folder
+from agent.sources.redact import Redactor
+from agent.sources.replay import replay_sources
+
+GPU = "GPU-6513270e-269e-4d37-b2a7-4de452e6b438"
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        (GPU, GPU_UUID),
+        ("root=UUID=6513270e-269e-4d37-b2a7-4de452e6b438 ro", r"root=UUID=[0-9a-f-]{36} ro"),
+        ("a0:88:c2:01:02:03", r"02(:[0-9a-f]{2}){5}"),
+        ("a088:c203:0010:0011", r"([0-9a-f]{4}:){3}[0-9a-f]{4}"),
+        ("fe80:0000:0000:0000:a288:c2ff:fe01:0203", r"fe80:0000:0000:0000(:[0-9a-f]{4}){4}"),
+        ("0000:0000:0000:0000:0000:ffff:0a01:0203", r"(0000:){5}ffff(:[0-9a-f]{4}){2}"),
+        ("serial 1650623040150.", r"serial \d{13}\."),
+        ("eth0: host rack7-node3 up", r"eth0: host node-[0-9a-f]{6} up"),
+    ],
+)
+def test_identifiers_are_replaced_in_their_own_shape(text: str, pattern: str) -> None:
+    redactor = Redactor(host="rack7-node3", serials=["1650623040150"])
+    replaced = redactor.text(text)
+    assert replaced != text
+    assert re.fullmatch(pattern, replaced)
+    assert redactor.text(text) == replaced
+    assert Redactor(host="rack7-node3", serials=["1650623040150"]).text(text) != replaced
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0000:18:00.0", "NVRM: Xid (PCI:0000:52:00): 79", "580.159.04", "96.00.A5.00.1A",
+        "00000000-0000-0000-0000-000000000000", "0000:0000:0000:0000:0000:0000:0000:0000",
+        "00:00:00:00:00:00",
+        "4: ACTIVE", "my-rack7-node3", "rack7-node34", "31650623040150",
+    ],
+)  # fmt: skip
+def test_the_rest_stays(text: str) -> None:
+    assert Redactor(host="rack7-node3", serials=["1650623040150"]).text(text) == text
+
+
+def test_same_identifier_in_other_case_is_the_same() -> None:
+    redactor = Redactor()
+    assert redactor.text(GPU.upper())[4:] == redactor.text(GPU)[4:]
+
+
+@given(st.text(), st.text(), st.lists(st.text(), max_size=3))
+def test_any_text(text: str, host: str, serials: list[str]) -> None:
+    Redactor(host=host, serials=serials).text(text)
+
+
+def test_a_redacted_capture_holds_none_of_it_and_still_fits_its_profile(tmp_path: Path) -> None:
+    sources = replay_sources(demo_node(), None).sources
+    recording, profile = recorder.redact(recorder.record(sources), (demo_node() / "profile.yaml").read_text())
+    recorder.write(recording, tmp_path / "out", profile)
+    folder = load_node_folder(tmp_path / "out")
+    whole = "\n".join(path.read_text() for path in sorted((tmp_path / "out").rglob("*")) if path.is_file())
+    secrets = [gpu.uuid for gpu in sources.nvml.inventory()] + [
+        gpu.serial for gpu in sources.nvml.inventory()
+    ]
+    secrets += [sources.clock.boot_id(), "h200-roce", "02:00:5e:10:00:10", "0200:5e03:0010:0010", "c633:6410"]
+    assert [secret for secret in secrets if secret and secret in whole] == []
+    uuids = [gpu["identity"]["uuid"] for gpu in folder.nvml["gpus"]]
+    assert all(uuid in (profile or "") for uuid in uuids) and len(set(uuids)) == 8
+    assert folder.meta.boot_id == (folder.files or {})["proc/sys/kernel/random/boot_id"]
+    assert folder.meta.name == (folder.files or {})["proc/sys/kernel/hostname"]
+    assert folder.meta.redacted
+
+
+@pytest.mark.parametrize("host", ["vm", "localhost", ""])
+def test_short_host_names_are_replaced_where_they_stand_alone(host: str) -> None:
+    redactor = Redactor(host=host)
+    assert redactor.text("vm.swappiness on localhost") == "vm.swappiness on localhost"
+    assert re.fullmatch("node-[0-9a-f]{6}", redactor.host)
