@@ -55,13 +55,7 @@ def build_app(only: str | None = None) -> typer.Typer:
     app.callback()(_global_options)
     wanted = [COMMANDS[only]] if only in COMMANDS else list(dict.fromkeys(COMMANDS.values()))
     for name in wanted:
-        try:
-            module = importlib.import_module(f"agent.commands.{name}")
-        except ModuleNotFoundError as missing:
-            if missing.name != f"agent.commands.{name}":
-                raise
-            continue
-        module.register(app)
+        importlib.import_module(f"agent.commands.{name}").register(app)
     return app
 
 

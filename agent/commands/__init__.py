@@ -26,6 +26,7 @@ ProfileOption = Annotated[
     Path | None,
     typer.Option(
         "--profile",
+        metavar="FILE",
         help=f"Node profile [{DEFAULT_PROFILE}, or the one in the --node folder].",
         show_default=False,
     ),
@@ -33,23 +34,36 @@ ProfileOption = Annotated[
 OverlayOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "--overlay", help="Site layer under the profile; may be given several times.", show_default=False
+        "--overlay",
+        metavar="FILE",
+        help="Site layer under the profile; may be given several times.",
+        show_default=False,
     ),
 ]
 NodeOption = Annotated[
     Path | None,
     typer.Option(
         "--node",
+        metavar="DIR",
         help="Folder of a captured node, used instead of this machine (SIMULATED).",
         show_default=False,
     ),
 ]
 ScenarioOption = Annotated[
     Path | None,
-    typer.Option("--scenario", help="File of changes over time to the captured node.", show_default=False),
+    typer.Option(
+        "--scenario",
+        metavar="FILE",
+        help="File of changes over time to the captured node.",
+        show_default=False,
+    ),
 ]
-RunDirOption = Annotated[Path, typer.Option("--run-dir", help="Folder of the operator socket.")]
-StateDirOption = Annotated[Path, typer.Option("--state-dir", help="Folder of the journal and the holds.")]
+RunDirOption = Annotated[
+    Path, typer.Option("--run-dir", metavar="DIR", help="Folder of the operator socket.")
+]
+StateDirOption = Annotated[
+    Path, typer.Option("--state-dir", metavar="DIR", help="Folder of the journal and the holds.")
+]
 
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)(ms|s|m|h|d)$")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
