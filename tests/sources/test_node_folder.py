@@ -156,7 +156,7 @@ JSON = st.recursive(
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["nvml.json", "net.json", "links.json", "node.yaml", "nvml.json:gpus/0",
-                     "nvml.json:system",                     "nvml.json:gpus/0/thermal", "net.json:eth0", "net.json:eth0/dcb"]),
+                     "nvml.json:system", "nvml.json:gpus/0/thermal", "net.json:eth0", "net.json:eth0/dcb"]),
     JSON,
 )  # fmt: skip
 def test_any_document_loads_or_is_refused(tmp_path: Path, path: str, value: Any) -> None:
