@@ -173,8 +173,17 @@ def alive(pid: int) -> bool:
 
 def wait_gone(pid: int, patience_s: float = PATIENCE_S) -> None:
     """Until nothing of the session is left."""
+    _wait(lambda: not session(pid), f"the end of session {pid}", patience_s)
+
+
+def wait_dead(pid: int, patience_s: float = PATIENCE_S) -> None:
+    """Until one process has ended."""
+    _wait(lambda: not alive(pid), f"the end of process {pid}", patience_s)
+
+
+def _wait(probe: Callable[[], bool], what: str, patience_s: float) -> None:
     clock = LiveClock()
     until = clock.mono_s() + patience_s
-    while session(pid):
-        assert clock.mono_s() < until, f"still there: {session(pid)}"
+    while not probe():
+        assert clock.mono_s() < until, f"{what} did not come"
         os.sched_yield()
