@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from node_kit import small_documents, write_node
 from nodes import node_dir
@@ -153,7 +153,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(
     st.sampled_from(["nvml.json", "net.json", "links.json", "node.yaml", "nvml.json:gpus/0",
                      "nvml.json:system", "nvml.json:gpus/0/thermal", "net.json:eth0", "net.json:eth0/dcb"]),

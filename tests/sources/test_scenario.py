@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from node_kit import demo_node, write_node, write_scenario
 
@@ -216,7 +216,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(STEPS, st.lists(st.floats(0, 30), min_size=1, max_size=4))
 def test_any_scenario_is_refused_or_has_values_at_all_times(
     small_node: NodeFolder, tmp_path: Path, steps: list[dict[str, Any]], times: list[float]
