@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ class AdminClient:
         return self._ask("POST", path, json=body)
 
     def _ask(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
+        self._knock()
         transport = httpx.HTTPTransport(uds=str(self.socket))
         try:
             with httpx.Client(transport=transport, base_url="http://nodegate", timeout=DEADLINE_S) as client:
@@ -37,19 +38,27 @@ class AdminClient:
         except httpx.TimeoutException as cause:
             raise DaemonError(f"{self.socket}: the daemon did not answer in {DEADLINE_S:g} s") from cause
         except httpx.TransportError as cause:
-            raise DaemonError(self._why_unreachable(cause)) from cause
+            raise DaemonError(f"{self.socket}: the daemon ended the connection: {cause}") from cause
         try:
             content = answer.json()
         except ValueError as cause:
             raise DaemonError(f"{self.socket}: what answers here is not a nodegate daemon") from cause
         if answer.status_code >= 400 or not isinstance(content, dict):
-            problem = content.get("error") or content.get("detail") if isinstance(content, dict) else None
+            problem = content.get("error") if isinstance(content, dict) else None
             raise DaemonError(str(problem or f"{self.socket}: HTTP {answer.status_code}"))
         return content
 
-    def _why_unreachable(self, cause: httpx.TransportError) -> str:
-        """What to do about a socket that cannot be reached."""
-        denied = isinstance(cause.__context__, PermissionError) or f"[Errno {errno.EACCES}]" in str(cause)
-        if denied:
-            return f"{self.socket}: permission denied; be root or in the group nodegate"
-        return f"no daemon answers at {self.socket}; start it with `nodegate run`, or name its --run-dir"
+    def _knock(self) -> None:
+        """Find out why nobody answers: httpx does not tell refused from forbidden."""
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(DEADLINE_S)
+            try:
+                peer.connect(str(self.socket))
+            except PermissionError as cause:
+                text = f"{self.socket}: permission denied; be root or in the group nodegate"
+                raise DaemonError(text) from cause
+            except OSError as cause:
+                text = (
+                    f"no daemon answers at {self.socket}; start it with `nodegate run`, or name its --run-dir"
+                )
+                raise DaemonError(text) from cause

@@ -1,0 +1,363 @@
+"""The operator socket: who may reach it, what it refuses, that an order is on the disk when answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server_kit import Served, main_loop, profile, serve
+
+from agent import admin
+from agent.admin import Office
+from agent.admin_client import AdminClient
+from agent.checks.registry import Check, load_all
+from agent.errors import DaemonError
+from agent.gatekeeper import Gatekeeper, Ports
+from agent.holds import HoldStore
+from agent.listening import bind_unix
+from agent.model import EnginePhase, EngineStatus, Finding, Result, ServingClass, Snapshot, Verdict
+from agent.operator_desk import OperatorDesk
+from agent.publisher import NodeFacts, Publication, Publisher, answers_of, boottime_s
+from agent.sources.clock import LiveClock
+
+CHECKS: dict[str, Check] = {id_: load_all()[id_] for id_ in ("gpu.lost", "gpu.ecc")}
+
+
+class Hands:
+    """A controller whose engine is always warm."""
+
+    def __init__(self, name: str) -> None:
+        self.status = EngineStatus(name, EnginePhase.WARM, 0.0)
+        self.asked: list[str] = []
+
+    def start_engine(self) -> None:
+        self.asked.append("start")
+
+    def stop_engine(self, grace_s: float = 0) -> None:
+        self.asked.append("stop")
+
+    def reset_crashes(self) -> None:
+        self.asked.append("reset")
+
+    def set_taking_traffic(self, taking: bool) -> None:
+        self.asked.append(f"traffic {taking}")
+
+
+class Notes:
+    """A journal that remembers."""
+
+    def __init__(self) -> None:
+        self.operator: list[tuple[str, str, str]] = []
+
+    def record_gate(self, *args: Any, **kwargs: Any) -> None:
+        """Not looked at here."""
+
+    def record_operator(self, command: str, reason: str, who: str, *, boot_id: str = "") -> None:
+        self.operator.append((command, reason, who))
+
+    def history(self, since_wall_s: float, limit: int = 1000) -> list[dict[str, Any]]:
+        return [{"kind": "mark", "since": round(time.time() - since_wall_s), "limit": limit}]
+
+
+class Desk:
+    """Gatekeeper and desk on a loop of their own, behind a real operator socket."""
+
+    def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
+        self.folder, self.loop = folder, loop
+        self.notes = Notes()
+        self.publisher = Publisher()
+        self.forgotten: list[tuple[str, str]] = []
+        self.store = HoldStore(folder)
+        self.profile = profile(("glm", "kimi"), mode="gate", gate={"drain_grace_s": 60})
+        ports = Ports(
+            journal=self.notes,
+            forget=lambda check, subject: self.forgotten.append((check, subject)),
+            clear_log=lambda _up_to: None,
+            on_change=self._publish,
+            on_serving=lambda _serving: None,
+        )
+        hands = {name: Hands(name) for name in self.profile.engines}
+        self.gates = Gatekeeper(self.profile, CHECKS, LiveClock(), self.store, ports, hands=hands)
+        self.desk = OperatorDesk(self.gates, self.notes)
+        self.say(Verdict.PASS)
+
+    def say(self, verdict: Verdict) -> None:
+        """All results have this verdict."""
+        clock = self.gates.clock
+        results = {
+            (check, "node"): Result(
+                check, Finding("node", verdict, "said so"), verdict, verdict, ServingClass.HARD,
+                clock.mono_s(), clock.wall_s(), 600.0,
+            )
+            for check in CHECKS
+        }  # fmt: skip
+        snapshot = Snapshot("bench", "h", True, "b", clock.mono_s(), clock.wall_s(), results)
+        self.on_loop(lambda: self.gates.evaluate(snapshot))
+
+    def on_loop(self, action: Any) -> None:
+        """Do something on the main loop's thread."""
+        done = threading.Event()
+
+        def run() -> None:
+            action()
+            done.set()
+
+        self.loop.call_soon_threadsafe(run)
+        assert done.wait(30)
+
+    def state(self, engine: str) -> str:
+        return self.gates.records[engine].state.value
+
+    def office(self) -> Office:
+        return Office(
+            publisher=self.publisher,
+            desk=self.desk,
+            journal=self.notes,
+            log_tail=lambda engine, lines: ["a line"][:lines] if engine == "glm" else None,
+            main_loop=self.loop,
+            wall_s=time.time,
+        )
+
+    def _publish(self) -> None:
+        records = dict(self.gates.records)
+        facts = NodeFacts("bench", "b", True, self.profile.mode, "h", 5.0)
+        now_s = boottime_s()
+        answers = answers_of(records, self.profile)
+        self.publisher.publish(Publication(now_s, now_s, facts, answers, records, self.gates.holds))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with main_loop() as loop:
+        yield Desk(tmp_path, loop)
+
+
+@pytest.fixture
+def served(desk: Desk, tmp_path: Path) -> Iterator[Served]:
+    # ENGINE health has no check here, so that the gates open on two results.
+    desk.say(Verdict.PASS)
+    with serve(desk.publisher, tmp_path, desk.office()) as servers:
+        yield servers
+
+
+def on_disk(desk: Desk) -> dict[str, Any]:
+    return dict(json.loads(desk.store.path.read_text()))
+
+
+def test_the_socket_is_never_open_to_the_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[int] = []
+    real_listen = socket.socket.listen
+
+    class Watched(socket.socket):
+        def bind(self, address: Any) -> None:
+            super().bind(address)
+            modes.append(stat.S_IMODE(Path(address).stat().st_mode))
+
+        def listen(self, backlog: int = 0) -> None:  # type: ignore[override]
+            modes.append(stat.S_IMODE(Path(self.getsockname()).stat().st_mode))
+            real_listen(self, backlog)
+
+    monkeypatch.setattr("agent.listening.socket.socket", Watched)
+    old = os.umask(0)
+    try:
+        with bind_unix(tmp_path / "admin.sock"):
+            assert modes == [0o660, 0o660]
+            assert os.umask(0) == 0, "the umask is as it was"
+    finally:
+        os.umask(old)
+
+
+def test_a_dead_agents_socket_is_replaced(tmp_path: Path) -> None:
+    bind_unix(tmp_path / "admin.sock").close()
+    bind_unix(tmp_path / "admin.sock").close()
+
+
+def test_drain_and_resume_are_on_disk_and_in_the_journal(desk: Desk, served: Served) -> None:
+    answer = served.order("/gate/drain", engine="glm", reason="switch work")
+    assert (answer.status_code, answer.json()) == (200, {"said": ["glm: draining"]})
+    assert on_disk(desk)["engines"]["glm"]["drain"]["reason"] == "switch work"
+    assert desk.state("kimi") == "serving"
+    assert desk.notes.operator == [("gate drain glm", "switch work", f"uid {os.getuid()}")]
+    again = served.order("/gate/drain", engine="glm", reason="x")
+    assert (again.status_code, again.json()["error"]) == (409, "cannot drain glm: its gate is draining")
+    both = served.order("/gate/drain", reason="all")
+    assert both.json()["said"] == ["kimi: draining", "cannot drain glm: its gate is draining"]
+    assert served.order("/gate/resume", reason="done").json()["said"] == ["glm: serving", "kimi: serving"]
+    assert on_disk(desk)["engines"]["glm"]["drain"] is None
+
+
+def test_maintenance_is_held_and_ended(desk: Desk, served: Served) -> None:
+    assert served.order("/maintenance/enter", reason="pump").status_code == 200
+    assert on_disk(desk)["maintenance"]["reason"] == "pump"
+    assert {desk.state("glm"), desk.state("kimi")} == {"draining"}
+    assert served.order("/maintenance/enter", reason="pump").status_code == 409
+    assert served.order("/maintenance/exit", reason="done").status_code == 200
+    assert on_disk(desk)["maintenance"] is None
+    assert desk.state("glm") == "serving"
+    refused = served.order("/maintenance/exit", reason="done")
+    assert (refused.status_code, refused.json()["error"]) == (409, "the node is not in maintenance")
+
+
+def test_force_open_has_an_end_and_shows(desk: Desk, served: Served) -> None:
+    desk.say(Verdict.FAIL)
+    assert desk.state("glm") == "failed"
+    for wrong in ({}, {"for_s": 0}, {"for_s": 1e9}):
+        assert served.order("/gate/force-open", engine="glm", reason="x", **wrong).status_code == 422
+    waivable = {"gpu.ecc": CHECKS["gpu.ecc"]}
+    desk.gates.checks = waivable
+    assert served.order("/gate/force-open", engine="glm", reason="all is lost", for_s=60).status_code == 200
+    assert desk.state("glm") == "degraded"
+    gate = served.ask("/status").json()["gates"][0]
+    assert gate["forced"] and gate["force_open"]["reason"] == "all is lost"
+    assert served.ask("/readyz/glm").headers["x-nodegate-forced-open"].endswith("all is lost")
+    assert served.ask("/readyz/kimi").status_code == 503
+
+
+def test_force_open_does_not_override_a_lost_gpu(desk: Desk, served: Served) -> None:
+    desk.say(Verdict.FAIL)
+    assert served.order("/gate/force-open", engine="glm", reason="x", for_s=60).json()["said"] == [
+        "glm: failed"
+    ]
+
+
+def test_waivers(desk: Desk, served: Served) -> None:
+    desk.say(Verdict.FAIL)
+    body = {"subject": "node", "for_s": 60, "reason": "known"}
+    assert served.order("/waive", check="gpu.lost", **body).json()["error"] == "gpu.lost cannot be waived"
+    assert served.order("/waive", check="nope", **body).status_code == 404
+    unknown = served.order("/waive", check="gpu.ecc", **{**body, "subject": "gpu9"})
+    assert unknown.json()["error"] == "gpu.ecc has no subject 'gpu9'; it has node"
+    assert served.order("/waive", check="gpu.ecc", **body).status_code == 200
+    assert [w["check"] for w in on_disk(desk)["waivers"]] == ["gpu.ecc"]
+    desk.on_loop(desk.gates.evaluate)
+    assert [b.check for b in desk.gates.records["glm"].blockers] == ["gpu.lost"]
+    assert served.order("/waive", check="gpu.ecc", **{**body, "for_s": 0}).status_code == 200
+    assert on_disk(desk)["waivers"] == []
+
+
+def test_clear_forgets_this_gates_faults(desk: Desk, served: Served) -> None:
+    desk.say(Verdict.FAIL)
+    assert served.order("/gate/clear", engine="glm", reason="GPU reset").status_code == 200
+    assert set(desk.forgotten) == {("gpu.lost", "node"), ("gpu.ecc", "node")}
+
+
+def test_engines_that_nodegate_does_not_run_cannot_be_restarted(served: Served) -> None:
+    answer = served.order("/engine/restart", engine="glm", reason="x")
+    assert (answer.status_code, "does not run this engine" in answer.text) == (409, True)
+
+
+REFUSED = [
+    ("/gate/drain", b"", 422),
+    ("/gate/drain", b"{", 422),
+    ("/gate/drain", b"[]", 422),
+    ("/gate/drain", b"null", 422),
+    ("/gate/drain", b"{}", 422),
+    ("/gate/drain", b'{"reason": ""}', 422),
+    ("/gate/drain", b'{"reason": "  "}', 422),
+    ("/gate/drain", b'{"reason": "a\\nb"}', 422),
+    ("/gate/drain", b'{"reason": "x", "force": true}', 422),
+    ("/gate/drain", b'{"reason": "x", "engine": "none"}', 404),
+    ("/gate/drain", b'{"reason": 5}', 422),
+    ("/gate/force-open", b'{"reason": "x", "for_s": NaN}', 422),
+    ("/gate/force-open", b'{"reason": "x", "for_s": Infinity}', 422),
+    ("/gate/explode", b'{"reason": "x"}', 422),
+    ("/engine/restart", b'{"reason": "x"}', 422),
+    ("/nothing", b"{}", 404),
+    ("/gate/drain", b"[" * 50_000, 4),
+    ("/gate/drain", b'{"reason": "' + b"x" * 200_000 + b'"}', 4),
+    ("/gate/drain", b"\xff\xfe\x00", 4),
+]
+
+
+@pytest.mark.parametrize(("path", "raw", "status"), REFUSED, ids=range(len(REFUSED)))
+def test_a_bad_order_gets_4xx_and_one_line_and_changes_nothing(
+    desk: Desk, served: Served, path: str, raw: bytes, status: int
+) -> None:
+    answer = served.operator("POST", path, raw)
+    assert answer.status_code == status or answer.status_code // 100 == status
+    error = answer.json()["error"]
+    assert error and "\n" not in error
+    assert desk.state("glm") == "serving"
+    assert not desk.store.path.exists()
+    assert not desk.notes.operator
+
+
+def test_raw_garbage_on_the_socket_does_no_harm(served: Served) -> None:
+    for raw in (
+        b"\x00\xff" * 5000,
+        b"GET",
+        b"POST /gate/drain HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{",
+    ):
+        with socket.socket(socket.AF_UNIX) as peer, contextlib.suppress(ConnectionError):
+            peer.connect(str(served.socket))
+            peer.sendall(raw)
+    assert served.operator("GET", "/status").status_code == 200
+
+
+def test_a_full_disk_refuses_what_opens_and_lets_what_closes_count(desk: Desk, served: Served) -> None:
+    desk.store.path.mkdir()
+    drained = served.order("/gate/drain", engine="glm", reason="x")
+    assert (drained.status_code, desk.state("glm")) == (507, "draining")
+    assert "it is in effect, but a restart" in drained.json()["error"]
+    resumed = served.order("/gate/resume", engine="glm", reason="x")
+    assert (resumed.status_code, desk.state("glm")) == (507, "draining")
+    assert "nothing was changed" in resumed.json()["error"]
+
+
+def test_a_main_loop_that_hangs_is_told_in_time(
+    desk: Desk, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "ORDER_DEADLINE_S", 0.3)
+    release = threading.Event()
+    desk.loop.call_soon_threadsafe(release.wait, 60)
+    try:
+        answer = served.order("/gate/drain", engine="glm", reason="x")
+        assert (answer.status_code, "main loop does not answer" in answer.text) == (503, True)
+    finally:
+        release.set()
+
+
+def test_history_and_logs(served: Served) -> None:
+    entries = served.operator("GET", "/history?since_s=60&limit=5").json()["entries"]
+    assert entries == [{"kind": "mark", "since": 60, "limit": 5}]
+    assert served.operator("GET", "/engine/logs?engine=glm&lines=3").json() == {"lines": ["a line"]}
+    for path in ("/history?since_s=x", "/history?limit=0", "/engine/logs", "/engine/logs?engine=none"):
+        assert served.operator("GET", path).status_code in (404, 422)
+
+
+def test_the_client_says_what_is_wrong_in_one_line(served: Served, tmp_path: Path) -> None:
+    client = AdminClient(served.socket.parent)
+    assert client.get("/status")["node"] == "bench"
+    with pytest.raises(DaemonError, match="there is no engine 'none'"):
+        client.post("/gate/drain", {"engine": "none", "reason": "x"})
+    with pytest.raises(DaemonError, match=r"no daemon answers at .*admin\.sock; start it with"):
+        AdminClient(tmp_path / "none").get("/status")
+
+
+def test_the_client_is_not_fooled_by_another_server(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "admin.sock"))
+        listener.listen()
+
+        def greet() -> None:
+            for _ in range(2):  # the client knocks before it asks
+                peer, _ = listener.accept()
+                with peer:
+                    if peer.recv(4096):
+                        peer.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        with pytest.raises(DaemonError, match="not a nodegate daemon"):
+            AdminClient(tmp_path).get("/status")
+        thread.join(30)
