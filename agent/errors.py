@@ -40,7 +40,7 @@ class DeviceAbsent(SourceError):
 
 
 class DeviceLost(SourceError):
-    """The device was there and answers that it is lost or needs a reset (NVML GPU_IS_LOST, RESET_REQUIRED)."""
+    """The device was there and is lost or needs a reset (NVML GPU_IS_LOST, RESET_REQUIRED)."""
 
 
 class ParseError(SourceError):

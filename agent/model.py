@@ -88,7 +88,8 @@ class Finding:
 class Result:
     """A finding with its check and times; the unit of the snapshot, the journal and the API.
 
-    `verdict` is the confirmed one (after fail_for, clear_for, unknown_for); `raw_verdict` is the last reading's.
+    `verdict` is the confirmed one (after fail_for, clear_for, unknown_for); `raw_verdict` is the last
+    reading's.
     `measured_mono_s` is when the evidence was read; `first_seen_s` (wall clock) is when this verdict began.
     """
 

@@ -55,7 +55,7 @@ class ErrorLimits(Limits):
 def nvlink_errors(sources: Sources, profile: NodeProfile, limits: ErrorLimits) -> Iterator[Finding]:
     """No link may replay or recover within the window; CRC errors warn, a storm of them closes the gate."""
     yield from judge_readings(
-        sources, profile, NvmlGroup.NVLINK, lambda slot, now: _judge(slot, sources, now, limits)
+        sources, profile, NvmlGroup.NVLINK_ERRORS, lambda slot, now: _judge(slot, sources, now, limits)
     )
 
 

@@ -34,10 +34,12 @@ class Check:
     """A check function with everything the runner, the gate and the documentation need to know of it.
 
     Times are seconds. `fail_for_s`: a FAIL must persist this long before it is confirmed while serving;
-    `clear_for_s`: a PASS must persist this long to clear a confirmed FAIL; `unknown_for_s`: while serving the last
-    confirmed verdict is kept this long when evidence goes missing. `sticky`: a confirmed FAIL stays until reboot or
-    an operator's `gate clear`. `needs_interval_s`: judges counter deltas, so one-shot passes sample twice.
-    `network`: while serving gates only engines whose plan uses RDMA. `triggers`: event kinds that run it at once.
+    `clear_for_s`: a PASS must persist this long to clear a confirmed FAIL; `unknown_for_s`: while serving the
+    last confirmed verdict is kept this long when evidence goes missing. `sticky`: a confirmed FAIL stays
+    until
+    reboot or an operator's `gate clear`. `needs_interval_s`: judges counter deltas, so one-shot passes
+    sample twice.
+    `network`: while serving gates only engines whose plan uses RDMA. `triggers`: events that run it at once.
     """
 
     id: str
@@ -67,7 +69,7 @@ F = TypeVar("F", bound=CheckFunction)
 
 
 def check(
-    id: str,  # noqa: A002
+    id: str,
     *,
     title: str,
     source: str,
@@ -94,11 +96,26 @@ def check(
         if id in REGISTRY:
             raise ValueError(f"two checks are named {id}")
         REGISTRY[id] = Check(
-            id=id, title=title, run=function, limits=limits, phases=frozenset(phases), period_s=period_s,
-            deadline_s=deadline_s, serving_class=serving_class, fail_for_s=fail_for_s, clear_for_s=clear_for_s,
-            unknown_for_s=unknown_for_s, unknown_blocks_admission=unknown_blocks_admission, sticky=sticky,
-            network=network, waivable=waivable, needs_interval_s=needs_interval_s, triggers=frozenset(triggers),
-            skip=skip, action=action, source=source,
+            id=id,
+            title=title,
+            run=function,
+            limits=limits,
+            phases=frozenset(phases),
+            period_s=period_s,
+            deadline_s=deadline_s,
+            serving_class=serving_class,
+            fail_for_s=fail_for_s,
+            clear_for_s=clear_for_s,
+            unknown_for_s=unknown_for_s,
+            unknown_blocks_admission=unknown_blocks_admission,
+            sticky=sticky,
+            network=network,
+            waivable=waivable,
+            needs_interval_s=needs_interval_s,
+            triggers=frozenset(triggers),
+            skip=skip,
+            action=action,
+            source=source,
         )
         return function
 
@@ -121,7 +138,7 @@ def unknown(subject: str, cause: SourceError) -> Finding:
 
 
 def each(subjects: Iterable[tuple[str, Any]], judge: Callable[[str, Any], Finding]) -> Iterator[Finding]:
-    """Judge (subject, item) pairs one by one; a source error makes that one subject UNKNOWN, not its neighbours."""
+    """Judge (subject, item) pairs one by one; a source error makes only that subject UNKNOWN."""
     for subject, item in subjects:
         try:
             yield judge(subject, item)

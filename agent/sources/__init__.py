@@ -1,7 +1,7 @@
 """Sources: the only code that reads hardware, behind one `Sources` bundle of small protocols.
 
-Live readers, replay of a capture and test fakes all implement these protocols. Every method either returns what was
-read just now or raises a SourceError; none returns a default for something it could not read.
+Live readers, replay of a capture and test fakes all implement these protocols. Every method either
+returns what was read just now or raises a SourceError; none returns a default for something it could not read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Tree(Protocol):
     """sysfs, procfs and /etc under one root; paths are relative (`sys/class/infiniband`)."""
 
     def text(self, path: str) -> str:
-        """The file's text, stripped. Raises DeviceAbsent if it is not there, SourceUnavailable if unreadable."""
+        """The file's text, stripped. Raises DeviceAbsent (not there), SourceUnavailable (unreadable)."""
 
     def integer(self, path: str) -> int:
         """The file's text as a decimal or 0x number. Raises ParseError besides."""
@@ -55,10 +55,10 @@ class Nvml(Protocol):
         """Driver and library versions and the device count."""
 
     def inventory(self) -> Sequence[GpuIdentity]:
-        """Every GPU that NVML enumerates, in PCI bus order; a lost one has `error` set and may lack its uuid."""
+        """All GPUs of NVML in PCI bus order; a lost one has `error` set and may lack its uuid."""
 
     def read(self, uuid: str, group: NvmlGroup) -> GpuReading:
-        """One group of values of one GPU. Raises DeviceAbsent, DeviceLost, SourceTimeout, SourceUnavailable."""
+        """One group of one GPU. Raises DeviceAbsent, DeviceLost, SourceTimeout, SourceUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,9 @@ class LinkInfo:
 class DcbInfo:
     """Data Center Bridging state of an interface (DCBNL IEEE 802.1Qaz).
 
-    `pfc_on` has eight booleans by priority; `trust` is derived from the APP table (`dscp` if any DSCP entry exists);
-    `dscp_to_priority` is the APP table's DSCP selector. `mode_host` is False when firmware or lldpad owns DCBX.
+    `pfc_on` has eight booleans by priority; `trust` is derived from the APP table (`dscp` if any DSCP entry
+    exists); `dscp_to_priority` is the APP table's DSCP selector. `host_managed` is False when firmware or
+    lldpad owns DCBX.
     """
 
     pfc_on: tuple[bool, ...]

@@ -1,6 +1,7 @@
 """CounterBook: the memory that turns lifetime counters into deltas, so that checks need keep none.
 
-The first sample of a counter is a baseline. A counter that goes down (reset, driver reload) starts a new baseline.
+The first sample of a counter is a baseline. A counter that goes down (reset, driver reload) starts a new
+baseline.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from agent.errors import BaselineOnly
 
 @dataclass(frozen=True, slots=True)
 class CounterDelta:
-    """How much a counter grew over how many seconds; `since_baseline` is its growth since the first sample."""
+    """Growth of a counter over `seconds`; `since_baseline` is its growth since the first sample."""
 
     delta: int
     seconds: float
@@ -36,7 +37,7 @@ class CounterBook:
         self._baseline: dict[str, int] = {}
 
     def delta(self, name: str, value: int, now_mono_s: float, window_s: float = 60.0) -> CounterDelta:
-        """Record a sample; growth over (about) the last `window_s` seconds. Raises BaselineOnly at the first one."""
+        """Record a sample; growth over the last `window_s` seconds. Raises BaselineOnly at the first."""
         with self._lock:
             samples = self._samples.setdefault(name, deque())
             if samples and value < samples[-1][1]:

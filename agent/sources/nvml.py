@@ -9,9 +9,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from agent.errors import DeviceAbsent, DeviceLost, ParseError
 from agent.sources import Nvml
@@ -25,7 +24,6 @@ from agent.sources.gpu_reading import (
 )
 from agent.sources.nvml_answers import gpu_identity, refusals, system_reading, typed_values
 from agent.sources.nvml_keeper import NODE, Fault, NvmlKeeper
-from agent.sources.nvml_late import NVLINK_ERRORS, NVLINK_STATES, LateValues
 from agent.sources.nvml_pipe import Reaper, reap
 from agent.sources.nvml_roster import Roster
 
@@ -88,23 +86,13 @@ class NvmlProcess(Nvml):
             return self._roster.merge(seen)
 
     def read(self, uuid: str, group: NvmlGroup) -> GpuReading:
-        """One group of values of one GPU; the slow NVLink error counters are read when first looked at."""
+        """One group of values of one GPU."""
         asked_s = self._mono_s()
-        if group is not NvmlGroup.NVLINK:
-            return GpuReading(uuid, group, asked_s, self._values(uuid, group, group, GROUP_FIELDS[group]))
-        states = self._values(uuid, group, "nvlink", NVLINK_STATES)
-
-        def counters() -> dict[str, Any]:
-            return self._values(uuid, group, "nvlink_errors", NVLINK_ERRORS)
-
-        return GpuReading(uuid, group, asked_s, LateValues(states, NVLINK_ERRORS, counters))
-
-    def _values(self, uuid: str, group: NvmlGroup, part: str, fields: Collection[str]) -> dict[str, Any]:
-        """What the child reads as `part` of a group."""
         gpu = self._known(uuid)
-        args = {"uuid": uuid, "pci_bus_id": gpu.pci_bus_id, "group": str(part)}
+        args = {"uuid": uuid, "pci_bus_id": gpu.pci_bus_id, "group": str(group)}
         try:
-            values = typed_values(group, fields, self._keeper.ask(uuid, "read", f"{part} of {uuid}", args))
+            answer = self._keeper.ask(uuid, "read", f"{group} of {uuid}", args)
+            values = typed_values(group, GROUP_FIELDS[group], answer)
         except Fault as fault:
             if fault.name == "NOT_FOUND":
                 text = f"{uuid} was at {gpu.pci_bus_id} and NVML no longer finds it there"
@@ -114,7 +102,7 @@ class NvmlProcess(Nvml):
             self._keeper.distrust()
             raise
         self._keeper.heard(refusals(values))
-        return values
+        return GpuReading(uuid, group, asked_s, values)
 
     def close(self) -> None:
         """End the child; a call in progress and all later ones fail."""

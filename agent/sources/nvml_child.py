@@ -16,7 +16,6 @@ import pynvml as nv
 from agent.sources.gpu_reading import GROUP_FIELDS, NvmlGroup
 from agent.sources.nvml_child_calls import Handle, Json, ask, demand, field_values, refusal, refused
 from agent.sources.nvml_child_loop import Refused, serve
-from agent.sources.nvml_late import NVLINK_ERRORS, NVLINK_STATES
 
 #: A link that is not there answers with either of these.
 NO_LINK = ("NOT_SUPPORTED", "INVALID_ARGUMENT")
@@ -115,7 +114,7 @@ def nvlink(handle: Handle) -> Json:
     """State and speed of all links."""
     columns = link_columns(handle, FIELD_LINK_SPEED)
     if columns is None:
-        return dict.fromkeys(NVLINK_STATES, refusal("NOT_SUPPORTED"))
+        return dict.fromkeys(GROUP_FIELDS[NvmlGroup.NVLINK], refusal("NOT_SUPPORTED"))
     states, speeds = columns
     return {
         "states": by_link([value if refused(value) else value in LINK_UP for value in states]),
@@ -126,8 +125,9 @@ def nvlink(handle: Handle) -> Json:
 def nvlink_errors(handle: Handle) -> Json:
     """Error counters of all links: half a millisecond or more for each, so 50 ms on a GPU of 18 links."""
     columns = link_columns(handle, FIELD_LINK_REPLAY, FIELD_LINK_RECOVERY, FIELD_LINK_CRC)
-    counters = columns[1:] if columns else [[refusal("NOT_SUPPORTED")]] * len(NVLINK_ERRORS)
-    return {field: by_link(counter) for field, counter in zip(NVLINK_ERRORS, counters, strict=True)}
+    fields = GROUP_FIELDS[NvmlGroup.NVLINK_ERRORS]
+    counters = columns[1:] if columns else [[refusal("NOT_SUPPORTED")]] * len(fields)
+    return {field: by_link(counter) for field, counter in zip(fields, counters, strict=True)}
 
 
 def link_columns(handle: Handle, *fields: int) -> list[list[Any]] | None:

@@ -225,8 +225,12 @@ def test_legacy_nvlink_counters_are_never_read() -> None:
     """The legacy kinds 3 and 4 grow on every healthy Hopper link; fields 161-163 are what counts."""
     node = h200_node()
     judge("nvlink.errors", node)
-    read = {path.split(".", 3)[3] for path in node.reads if ".nvlink." in path}
-    assert read == {"nvlink.replay_errors", "nvlink.recovery_errors", "nvlink.crc_errors"}
+    read = {path.split(".", 3)[3] for path in node.reads if ".nvlink" in path}
+    assert read == {
+        "nvlink_errors.replay_errors",
+        "nvlink_errors.recovery_errors",
+        "nvlink_errors.crc_errors",
+    }
 
 
 def test_a_lost_gpu_fails_once_and_every_other_check_points_there() -> None:

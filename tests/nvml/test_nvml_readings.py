@@ -59,6 +59,8 @@ H200_VALUES: dict[NvmlGroup, dict[str, object]] = {
     NvmlGroup.NVLINK: {
         "states": [True] * 18,
         "speeds_mb_s": [26562] * 18,
+    },
+    NvmlGroup.NVLINK_ERRORS: {
         "replay_errors": [0] * 18,
         "recovery_errors": [0] * 18,
         "crc_errors": [0] * 18,
@@ -142,7 +144,7 @@ def test_ecc_kinds_are_not_mixed_up(nvml: NvmlProcess, node: NvmlFile) -> None:
 
 def test_counters_beyond_32_bits(nvml: NvmlProcess, node: NvmlFile) -> None:
     node.set({"gpu.field.163": 2**40 + 1})
-    assert nvml.read(uuid_of(0), NvmlGroup.NVLINK).integers("crc_errors") == [2**40 + 1] * 18
+    assert nvml.read(uuid_of(0), NvmlGroup.NVLINK_ERRORS).integers("crc_errors") == [2**40 + 1] * 18
 
 
 def test_refused_values_carry_nvmls_reason(nvml: NvmlProcess, node: NvmlFile) -> None:
@@ -201,11 +203,11 @@ def test_a_link_that_is_down_is_not_dropped(nvml: NvmlProcess, node: NvmlFile) -
 
 def test_a_hole_in_the_counters_refuses_them_all(nvml: NvmlProcess, node: NvmlFile) -> None:
     node.set({"gpu5.field.161.7": "UNKNOWN", "gpu5.field.163": "NOT_SUPPORTED"})
-    nvlink = nvml.read(uuid_of(5), NvmlGroup.NVLINK)
+    nvlink = nvml.read(uuid_of(5), NvmlGroup.NVLINK_ERRORS)
     assert nvlink.values["replay_errors"] == NvmlRefusal("UNKNOWN")
     assert nvlink.values["crc_errors"] == NvmlRefusal("NOT_SUPPORTED")
     assert nvlink.integers("recovery_errors") == [0] * 18
-    assert nvlink.booleans("states") == [True] * 18
+    assert nvml.read(uuid_of(5), NvmlGroup.NVLINK).booleans("states") == [True] * 18
 
 
 def test_a_link_whose_state_fails_makes_the_states_unknown(nvml: NvmlProcess, node: NvmlFile) -> None:

@@ -73,6 +73,8 @@ def _gpu(slot: int) -> dict[str, Any]:
         "nvlink": {
             "states": [True] * LINKS,
             "speeds_mb_s": [26562] * LINKS,
+        },
+        "nvlink_errors": {
             "replay_errors": [3] * LINKS,
             "recovery_errors": [1] * LINKS,
             "crc_errors": [7] * LINKS,

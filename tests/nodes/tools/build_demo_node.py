@@ -81,6 +81,7 @@ def nvml() -> dict[str, Any]:
             "minor": i,
         }
         gpu["nvlink"] = copy.deepcopy(two["gpus"][i % 2]["nvlink"])
+        gpu["nvlink_errors"] = copy.deepcopy(two["gpus"][i % 2]["nvlink_errors"])
         gpu["fabric"] = copy.deepcopy(two["gpus"][i % 2]["fabric"])
         gpu["call_us"] |= {"nvlink": 310.0, "fabric": 45.0}
         # Neighbours are never equal: some degrees and watts more than measured, and as much less margin.

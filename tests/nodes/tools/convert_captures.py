@@ -92,10 +92,8 @@ def x1(dump: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "remap_failure": bool(value("RemappedRows")[3]),
             "recovery_action": fields[230][3]["uiVal"],
         },
-        "nvlink": {
-            name: dict(REFUSED)
-            for name in ("states", "speeds_mb_s", "replay_errors", "recovery_errors", "crc_errors")
-        },
+        "nvlink": {name: dict(REFUSED) for name in ("states", "speeds_mb_s")},
+        "nvlink_errors": {name: dict(REFUSED) for name in FIELD_IDS},
         "pcie": {
             "generation": value("CurrPcieLinkGeneration"),
             "max_generation": value("MaxPcieLinkGeneration"),
@@ -143,8 +141,8 @@ def x2(dump: dict[str, Any], smi: str) -> list[dict[str, Any]]:
                 "nvlink": {
                     "states": [link["State"] == 1 for link in recorded["links"]],
                     "speeds_mb_s": dump["speed"],
-                    **counters,
                 },
+                "nvlink_errors": counters,
                 "fabric": {
                     "state": int(fabric["state"]),
                     "status": int(fabric["status"]),
