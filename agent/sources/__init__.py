@@ -1,7 +1,7 @@
 """Sources: the only code that reads hardware, behind one `Sources` bundle of small protocols.
 
-Live readers, replay of a capture and test fakes all implement these protocols. Every method either
-returns what was read just now or raises a SourceError; none returns a default for something it could not read.
+Live readers, replay of a capture and test fakes all implement these protocols. Every method either returns
+what was read just now or raises a SourceError; none returns a default for something it could not read.
 """
 
 from __future__ import annotations
