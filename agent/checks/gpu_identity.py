@@ -12,7 +12,7 @@ from agent.checks import advice
 from agent.checks.gpus import GpuSlot, judge_slots, no_gpus, slots, strangers
 from agent.checks.pci import normal_address
 from agent.checks.registry import Limits, check, unknown
-from agent.errors import DeviceLost, SourceError, SourceUnavailable
+from agent.errors import SourceError, SourceUnavailable
 from agent.model import Finding, ServingClass, Verdict
 from agent.node_profile import GpuPin, NodeProfile
 from agent.sources import Sources
@@ -134,9 +134,6 @@ def host_driver(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iter
     """The loaded driver must be the one of the profile."""
     try:
         version = sources.nvml.system().driver_version
-    except DeviceLost as cause:
-        yield Finding("node", Verdict.UNKNOWN, f"{cause}: see gpu.lost")
-        return
     except SourceError as cause:
         yield unknown("node", cause)
         return
