@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from agent.check_plan import CheckPlan
 from agent.check_run import Outcome, with_error
+from agent.class_run import ClassRun, worse
 from agent.hysteresis import Confirmation, due_mono_s, step
 from agent.model import Finding, Result, ServingClass, Verdict
 
 _NOTE = " (note: "
-_SEVERITY = (ServingClass.INFO, ServingClass.SOFT, ServingClass.HARD, ServingClass.IMMEDIATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,16 @@ class _Subject:
     state: Confirmation | None
     #: The finding that the confirmed FAIL rests on, shown for as long as it holds.
     failing: Finding | None = None
+    #: How long the current run of FAILs has been of each class.
+    run: ClassRun = ClassRun()
     #: The check itself has reported it under the current profile, so it must go on doing so.
     expected: bool = True
     #: Made by the runner for an error that concerned no known subject; goes when the check answers again.
     placeholder: bool = False
     #: Its FAIL came with a new profile while serving: it gates the next launch, not the running engine.
     drift: bool = False
+    #: The last reading was of a worse class than what is confirmed, and has not lasted yet.
+    growing_worse: bool = False
 
 
 class CheckTrack:
@@ -82,6 +86,11 @@ class CheckTrack:
             for subject in self._subjects.values()
             if subject.state is not None
         ]
+        times += [
+            subject.run.due_mono_s(self.plan.fail_for_s)
+            for subject in self._subjects.values()
+            if subject.growing_worse
+        ]
         return min((time for time in times if time is not None), default=None)
 
     def absorb(self, outcome: Outcome, at: Moment, *, triggered: bool = False) -> tuple[ResultChange, ...]:
@@ -109,13 +118,17 @@ class CheckTrack:
         self._profile_is_new = True
         for subject in self._subjects.values():
             subject.expected = False
-        return self.silence("the profile changed, not checked again yet", at) if self._subjects else ()
+        # A check that bridges no gap would close a serving gate here, for no more than the moment until
+        # it runs.
+        silent = self._subjects and not (at.serving and plan.unknown_for_s <= 0)
+        return self.silence("the profile changed, not checked again yet", at) if silent else ()
 
     def forget(self, subject: str | None) -> None:
         """Drop the memory of one subject or all: the next reading counts as a first one, sticky or not."""
         for name, kept in self._subjects.items():
             if subject is None or name == subject:
                 kept.state, kept.failing, kept.expected, kept.drift = None, None, False, False
+                kept.run, kept.growing_worse = ClassRun(), False
 
     def _gone(self, name: str, at: Moment) -> ResultChange | None:
         """The check answered and did not report a subject that it reported before."""
@@ -143,7 +156,8 @@ class CheckTrack:
         subject.state = step(
             subject.state, finding.verdict, self.plan.timings(reading_class), at.mono_s, serving=at.serving
         )
-        self._keep_failing(subject, finding)
+        self._note_run(subject, finding, at)
+        self._keep_failing(subject, finding, at)
         subject.result = self._result(subject, finding, before, at)
         return ResultChange(before, subject.result) if _is_news(before, subject.result, triggered) else None
 
@@ -162,18 +176,39 @@ class CheckTrack:
             # What cannot be drift: a device that broke for good, or that nobody may overlook.
             subject.drift = not (at_once or self.plan.check.sticky or not self.plan.check.waivable)
 
-    def _keep_failing(self, subject: _Subject, finding: Finding) -> None:
+    def _note_run(self, subject: _Subject, finding: Finding, at: Moment) -> None:
+        """Missing evidence ends no run of FAILs, as in hysteresis."""
+        if finding.verdict is Verdict.FAIL:
+            subject.run = subject.run.next(self._class_of(finding), at.mono_s)
+        elif finding.verdict is not Verdict.UNKNOWN:
+            subject.run = ClassRun()
+
+    def _keep_failing(self, subject: _Subject, finding: Finding, at: Moment) -> None:
         """Remember what a confirmed FAIL rests on; no lighter finding replaces that of a sticky one."""
-        state = subject.state
+        state, held = subject.state, subject.failing
+        subject.growing_worse = False
         if state is None or not state.failed:
             subject.failing = None
         elif finding.verdict is Verdict.FAIL:
-            held = subject.failing if self.plan.check.sticky else None
-            if held is None or self._severity(finding) >= self._severity(held):
-                subject.failing = finding
+            if held is not None and self.plan.check.sticky and worse(*map(self._class_of, (held, finding))):
+                return
+            confirmed = self._confirmed_class(subject, finding, at)
+            subject.growing_worse = worse(self._class_of(finding), confirmed)
+            subject.failing = replace(finding, serving_class=confirmed) if subject.growing_worse else finding
 
-    def _severity(self, finding: Finding) -> int:
-        return _SEVERITY.index(finding.serving_class or self.plan.serving_class)
+    def _confirmed_class(self, subject: _Subject, finding: Finding, at: Moment) -> ServingClass:
+        """The class with which a FAIL that is confirmed counts: the reading's own once that has lasted."""
+        now = self._class_of(finding)
+        held = self._class_of(subject.failing) if subject.failing is not None else None
+        at_once = not at.serving or now is ServingClass.IMMEDIATE or self.plan.fail_for_s <= 0
+        if at_once or (held is not None and not worse(now, held)):
+            return now
+        lasted = subject.run.lasted(self.plan.fail_for_s, at.mono_s)
+        known = [each for each in (lasted, held) if each is not None]
+        return known[-1] if len(known) == 2 and worse(known[-1], known[0]) else (known or [now])[0]
+
+    def _class_of(self, finding: Finding) -> ServingClass:
+        return finding.serving_class or self.plan.serving_class
 
     def _result(self, subject: _Subject, finding: Finding, before: Result | None, at: Moment) -> Result:
         """The result that follows from the state."""
