@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agent.check_plan import CheckPlan
 from agent.check_run import Outcome, with_error
-from agent.class_run import ClassRun, worse
+from agent.class_run import LADDER, ClassRun, worse
 from agent.hysteresis import Confirmation, due_mono_s, step
 from agent.model import Finding, Result, ServingClass, Verdict
 
@@ -39,7 +39,7 @@ class _Subject:
     #: The finding that the confirmed FAIL rests on, shown for as long as it holds.
     failing: Finding | None = None
     #: How long the current run of FAILs has been of each class.
-    run: ClassRun = ClassRun()
+    run: ClassRun = field(default_factory=ClassRun)
     #: The check itself has reported it under the current profile, so it must go on doing so.
     expected: bool = True
     #: Made by the runner for an error that concerned no known subject; goes when the check answers again.
@@ -204,8 +204,7 @@ class CheckTrack:
         if at_once or (held is not None and not worse(now, held)):
             return now
         lasted = subject.run.lasted(self.plan.fail_for_s, at.mono_s)
-        known = [each for each in (lasted, held) if each is not None]
-        return known[-1] if len(known) == 2 and worse(known[-1], known[0]) else (known or [now])[0]
+        return max((each for each in (lasted, held) if each is not None), key=LADDER.index, default=now)
 
     def _class_of(self, finding: Finding) -> ServingClass:
         return finding.serving_class or self.plan.serving_class

@@ -243,3 +243,57 @@ def test_the_profile_changes_times_and_class() -> None:
     assert (plan.period_s, plan.deadline_s, plan.serving_class) == (1, 2, ServingClass.SOFT)
     assert (plan.fail_for_s, plan.clear_for_s, plan.unknown_for_s) == (3, 4, 5)
     assert (plan.valid_for_s(serving=False), plan.valid_for_s(serving=True)) == (4, 9)
+
+
+def _fail(serving_class: ServingClass) -> Finding:
+    return Finding("gpu0", F, f"reads {serving_class}", serving_class=serving_class)
+
+
+def _class(desk: Desk) -> ServingClass:
+    (found,) = desk.track.results
+    return found.serving_class
+
+
+def _brake_confirmed() -> Desk:
+    desk = Desk(serving=True, fail_for_s=6.0, clear_for_s=5.0)
+    desk.say(gpu0=P)
+    for _ in range(4):
+        desk.say(gpu0=_fail(ServingClass.SOFT), after_s=2.0)
+    assert (desk.verdicts["gpu0"], _class(desk)) == (F, ServingClass.SOFT)
+    return desk
+
+
+def test_one_hard_sample_on_a_confirmed_soft_fault_closes_nothing() -> None:
+    desk = _brake_confirmed()
+    desk.say(gpu0=_fail(ServingClass.HARD), after_s=2.0)
+    assert (desk.verdicts["gpu0"], _class(desk)) == (F, ServingClass.SOFT)
+    assert desk.track.due_mono_s() == desk.now + 6.0
+    desk.say(gpu0=_fail(ServingClass.SOFT), after_s=2.0)
+    desk.say(gpu0=_fail(ServingClass.HARD), after_s=5.0)
+    assert _class(desk) is ServingClass.SOFT
+
+
+def test_a_fault_that_stays_worse_counts_after_its_own_time() -> None:
+    desk = _brake_confirmed()
+    desk.say(gpu0=_fail(ServingClass.HARD), after_s=2.0)
+    desk.say(gpu0=U, after_s=2.0)
+    desk.say(gpu0=_fail(ServingClass.HARD), after_s=4.0)
+    assert _class(desk) is ServingClass.HARD
+
+
+def test_a_fault_counts_with_the_class_that_lasted_when_it_is_confirmed() -> None:
+    desk = Desk(serving=True, fail_for_s=6.0)
+    desk.say(gpu0=P)
+    desk.say(gpu0=_fail(ServingClass.SOFT), after_s=2.0)
+    desk.say(gpu0=_fail(ServingClass.HARD), after_s=6.0)
+    assert (desk.verdicts["gpu0"], _class(desk)) == (F, ServingClass.SOFT)
+
+
+def test_a_worse_fault_counts_at_once_where_one_sample_is_enough() -> None:
+    desk = _brake_confirmed()
+    desk.say(gpu0=_fail(ServingClass.IMMEDIATE), after_s=2.0)
+    assert _class(desk) is ServingClass.IMMEDIATE
+    closed = _brake_confirmed()
+    closed.serving = False
+    closed.say(gpu0=_fail(ServingClass.HARD), after_s=2.0)
+    assert _class(closed) is ServingClass.HARD
