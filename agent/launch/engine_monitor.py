@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from agent.errors import LaunchError, SourceError
+from agent.errors import LaunchError, SourceError, SourceTimeout
 from agent.launch.canary import CanaryRunner
 from agent.launch.warmup import warm_up as run_warm_up
 from agent.model import EngineStatus
@@ -55,6 +55,9 @@ class EngineMonitor:
         try:
             self.health_ok = await self._client.health(HTTP_DEADLINE_S)
             self.health_fault = "" if self.health_ok else "/health does not answer 200"
+        except SourceTimeout as cause:  # a server that is late may only be loaded: the canary decides
+            self.health_ok = None
+            self.health_fault = str(cause)
         except SourceError as cause:
             self.health_ok = False
             self.health_fault = str(cause)

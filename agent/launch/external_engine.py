@@ -34,11 +34,12 @@ async def watch_external(
 
 
 async def _until_lost(monitor: EngineMonitor) -> None:
-    """Until health has failed several polls in a row."""
+    """Until health was refused in several polls in a row; one that is late is no loss, the canary judges
+    it."""
     failed = 0
     while failed < LOST_AFTER:
         await asyncio.sleep(monitor.poll_period_s)
-        failed = 0 if monitor.health_ok else failed + 1
+        failed = failed + 1 if monitor.health_ok is False else 0
 
 
 async def _serve(book: StatusBook, engine: Engine, monitor: EngineMonitor, canary_now: asyncio.Event) -> None:

@@ -1,0 +1,133 @@
+"""`nodegate run` on this machine with a real vLLM on its CPU: no GPU, no simulation."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from daemon_rig import NODEGATE, DaemonRig
+from launch_kit import session
+
+from agent.sources.processes import ProcessStat
+
+REPOSITORY = Path(__file__).parents[2]
+VENV = Path(os.environ.get("NODEGATE_ENGINE_VENV") or REPOSITORY / ".venv-engine")
+NAME = "cpu"
+#: vLLM starts in about a minute on two free cores; importing Python modules is nearly all of it.
+START_PATIENCE_S = 400.0
+CANARY = {"period_s": 3.0, "deadline_s": 5.0}
+
+ENV = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+}
+ARGS = ["--dtype", "bfloat16", "--max-model-len", "256", "--max-num-seqs", "4", "--enforce-eager"]
+
+
+def make_model(folder: Path) -> Path:
+    """The tiny model, made by vLLM's own Python."""
+    script = REPOSITORY / "tests" / "engine" / "make_tiny_model.py"
+    subprocess.run([str(VENV / "bin" / "python"), str(script), str(folder)], check=True, timeout=120)
+    return folder
+
+
+class VllmRig(DaemonRig):
+    """The daemon and one vLLM."""
+
+    def __init__(self, folder: Path, model: Path) -> None:
+        """A node without GPUs whose one engine serves `model`."""
+        nothing: dict[str, Any] = {
+            "platform": "generic-8gpu",
+            "node": "cpu-node",
+            "driver_version": None,
+            "gpus": {"count": 0},
+            "nvlink": {"links_per_gpu": 0},
+            "fabric": {"kind": "none"},
+        }
+        super().__init__(folder, {NAME: []}, **nothing)
+        self.profile["checks"] = {}
+        self.profile["engines"][NAME] |= {
+            "launch": {
+                "command": [str(VENV / "bin" / "vllm"), "serve"],
+                "model": str(model),
+                "served_model_name": "tiny",
+                "args": [*ARGS, "--load-format", "dummy"],
+                "env": {**ENV, "VLLM_CACHE_ROOT": str(folder / "vllm-cache")},
+            },
+            "start_deadline_s": START_PATIENCE_S,
+            "canary": {**CANARY, "restart_after": 100},
+            "warmup": {"requests": 2, "concurrent": 2, "max_tokens": 4},
+        }
+        self.write_profile()
+
+    def words(self, *more: str) -> list[str]:
+        """The command line of the daemon, on this machine."""
+        folders = ["--state-dir", str(self.state_dir), "--run-dir", str(self.run_dir)]
+        return [str(NODEGATE), "run", "--profile", str(self.profile_path), *folders, *more]
+
+    def close(self) -> None:
+        """End the daemon, and vLLM should the daemon have failed to."""
+        pid = self.pid
+        super().close()
+        for stat in session(pid) if pid else []:
+            os.kill(stat.pid, 9)
+
+    @property
+    def process_status(self) -> dict[str, Any]:
+        """The engine's process as /status shows it."""
+        return self.gate(NAME).get("process") or {}
+
+    @property
+    def pid(self) -> int | None:
+        """The engine's first process."""
+        return self.process_status.get("pid")
+
+    def processes(self) -> dict[str, ProcessStat]:
+        """The engine's living processes by what they are."""
+        kinds = {"VLLM::EngineCor": "EngineCore", "VLLM::Worker": "Worker"}
+        pid = self.pid
+        assert pid is not None
+        found = {}
+        for stat in session(pid):
+            kind = "API server" if stat.pid == pid else kinds.get(stat.comm, "resource_tracker")
+            assert kind not in found, f"two processes look like {kind}: {found[kind]}, {stat}"
+            found[kind] = stat
+        return found
+
+    def wait_code(self, code: int, patience_s: float) -> float:
+        """Wait until /readyz answers this; the seconds that took."""
+        began = time.monotonic()
+        seen: list[int] = []
+        while time.monotonic() - began < patience_s:
+            seen.append(self.get("/readyz")[0])
+            if seen[-1] == code:
+                return time.monotonic() - began
+            self._died()
+            time.sleep(0.05)
+        raise AssertionError(
+            f"/readyz was never {code} in {patience_s} s, last {seen[-1:]}; {self.gate(NAME)}\n"
+            f"{self.log()[-3000:]}"
+        )
+
+    def ask_engine(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, str]:
+        """One request to vLLM's own port."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.engine_ports[NAME], timeout=30)
+        try:
+            if body is None:
+                connection.request("GET", path)
+            else:
+                connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
