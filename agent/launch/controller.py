@@ -31,6 +31,9 @@ from agent.sources.engine import EngineBoard, EngineClient, something_listens
 
 logger = logging.getLogger("nodegate.launch")
 
+#: How long a restarted agent tries to make the plan of an engine that it found running, before it ends it.
+RECOVER_PATIENCE_S = 30.0
+
 
 class EngineController:
     """Launches and watches one engine; in mode gate it only watches one that somebody else runs."""
@@ -157,23 +160,31 @@ class EngineController:
 
     async def _recover(self) -> None:
         """Take over the engine of an earlier agent, or end what is left of it: never two engines."""
-        plan: LaunchPlan | None = None
-        try:
-            plan = await self._build_plan()
-        except (LaunchError, SourceError) as cause:
-            logger.warning("engine %s: no launch plan yet: %s", self.name, cause)
-        run = await self._supervisor.adopt(plan)
-        if run is not None and plan is not None:
-            self._life = self._new_life()
-            self._book.apply(EngineEvent(EventKind.ADOPT, f"adopted as pid {run.pid}", pid=run.pid))
-            self._life.begin(run, plan)
+        left = await self._supervisor.leftovers()
+        if left is None:
             return
-        run = await self._supervisor.leftovers()
-        if run is not None:
-            self._life = self._new_life()
-            self._life.run = run
-            self._book.apply(EngineEvent(EventKind.LEFTOVER, "ending what is left of an earlier launch"))
-            await self._clean_up(self._life)
+        plan = await self._plan_of_earlier()
+        run = await self._supervisor.adopt(plan)
+        self._life = life = self._new_life()
+        if run is not None and plan is not None:
+            self._book.apply(EngineEvent(EventKind.ADOPT, f"adopted as pid {run.pid}", pid=run.pid))
+            life.begin(run, plan)
+            return
+        life.run = left
+        self._book.apply(EngineEvent(EventKind.LEFTOVER, "ending what is left of an earlier launch"))
+        await self._clean_up(life)
+
+    async def _plan_of_earlier(self) -> LaunchPlan | None:
+        """The plan to compare an earlier launch with. A living engine is worth waiting for NVML a while."""
+        until = self._sources.clock.mono_s() + RECOVER_PATIENCE_S
+        while True:
+            try:
+                return await self._build_plan()
+            except (LaunchError, SourceError) as cause:
+                self._book.note(f"an earlier engine runs, but there is no launch plan yet: {cause}")
+            if self._sources.clock.mono_s() >= until:
+                return None
+            await asyncio.sleep(1.0)
 
     def _new_life(self) -> EngineLife:
         return EngineLife(self._book, self._supervisor, self._log, self._engine)

@@ -65,7 +65,11 @@ def open_pidfd(stat: ProcessStat) -> int | None:
 
 def send(stat: ProcessStat, number: signal.Signals) -> None:
     """Signal exactly this process; does nothing when it has ended."""
-    descriptor = open_pidfd(stat)
+    try:
+        descriptor = open_pidfd(stat)
+    except OSError:  # no descriptor is left: a number that is looked at just before is nearly as exact
+        _send_by_number(stat, number)
+        return
     if descriptor is None:
         return
     try:
@@ -74,3 +78,9 @@ def send(stat: ProcessStat, number: signal.Signals) -> None:
         return
     finally:
         os.close(descriptor)
+
+
+def _send_by_number(stat: ProcessStat, number: signal.Signals) -> None:
+    now = process(stat.pid)
+    if now is not None and now.key == stat.key:
+        os.kill(stat.pid, number)

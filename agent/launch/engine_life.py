@@ -45,7 +45,10 @@ class EngineLife:
     def begin(self, run: EngineRun, plan: LaunchPlan) -> None:
         """It runs: hear of every process of it that ends."""
         self.run, self.plan = run, plan
-        self._supervisor.follow(run, self._died)
+        try:
+            self._supervisor.follow(run, self._died)
+        except OSError as cause:  # out of descriptors: an engine that cannot be watched must not run
+            self.fault(f"its processes cannot be watched: {cause.strerror}")
 
     def term_s(self) -> float:
         """How long SIGTERM may take in this phase."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent.errors import LaunchError
+
+logger = logging.getLogger("nodegate.launch")
 
 
 class RunRecord(BaseModel):
@@ -69,5 +72,8 @@ class RunFile:
             ) from cause
 
     def remove(self) -> None:
-        """Forget the record."""
-        self.path.unlink(missing_ok=True)
+        """Forget the record. One that cannot be removed is harmless: its processes are known to be gone."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as cause:
+            logger.warning("%s cannot be removed: %s", self.path, cause.strerror)

@@ -141,7 +141,13 @@ class ProcessGroupSupervisor:
             raise
 
     def _spawn(self, plan: LaunchPlan, env: dict[str, str]) -> subprocess.Popen[bytes]:
-        output = self._log.open()
+        try:
+            output = self._log.open()
+        except OSError as cause:
+            raise LaunchError(
+                f"engine {self._engine}: its log {self._log.path} cannot be written: {cause.strerror}; "
+                "free space or set another --log-dir"
+            ) from cause
         try:
             return subprocess.Popen(
                 plan.argv,

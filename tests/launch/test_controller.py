@@ -146,6 +146,18 @@ def test_a_program_that_does_not_exist_is_one_clear_line(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
+def test_a_log_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a file where a folder should be")
+
+    async def scenario() -> None:
+        async with rig(tmp_path, engine_profile(free_port())) as r:
+            r.controller.start_engine()
+            await r.until("a backoff", lambda: EnginePhase.BACKOFF in r.phases)
+            assert "engine-sim.log cannot be written" in r.controller.status.reason
+
+    asyncio.run(scenario())
+
+
 def test_a_start_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     async def scenario() -> None:
         launch = launch_part("--startup-s", "600")

@@ -14,8 +14,10 @@ import launch_kit
 import pytest
 from launch_kit import engine_profile, free_port, launch_part, rig, session, wait_dead, wait_gone
 
+from agent.launch import controller as controller_module
 from agent.launch.run_record import RunFile, RunRecord
 from agent.model import EnginePhase
+from agent.profile_loader import LoadedProfile, profile_from_dict
 from agent.sources.clock import LiveClock
 
 AGENT = Path(launch_kit.__file__).with_name("launch_agent.py")
@@ -51,7 +53,7 @@ def test_a_living_engine_is_adopted(tmp_path: Path) -> None:
         async with rig(tmp_path, engine_profile(port)) as r:
             await r.until_phase(EnginePhase.WARM)
             assert r.controller.status.pid == pid
-            assert r.statuses[0].reason == f"adopted as pid {pid}"
+            assert f"adopted as pid {pid}" in [status.reason for status in r.statuses]
             assert "warm-up 1 of 1" in [status.reason for status in r.statuses]
             (core,) = [stat.pid for stat in session(pid) if stat.pid != pid]
             os.kill(core, signal.SIGKILL)  # it is watched as well as one of its own
@@ -116,6 +118,42 @@ def test_what_cannot_be_adopted_is_ended_first(tmp_path: Path, change: str) -> N
         asyncio.run(scenario())
     finally:
         end(pid)
+
+
+def gpu_profile(port: int) -> LoadedProfile:
+    """An engine on one GPU that is not pinned, so that its plan needs NVML."""
+    data = engine_profile(port).profile.model_dump(mode="json")
+    data["gpus"] |= {"count": 1, "pins": {}, "numa_node": {}}
+    data["engines"]["sim"]["gpus"] = [0]
+    return profile_from_dict(data)
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_an_engine_is_not_ended_because_nvml_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    monkeypatch.setattr(controller_module, "RECOVER_PATIENCE_S", 30.0 if comes else 0.5)
+    port = free_port()
+    uuid = "GPU-11111111-2222-3333-4444-555555555555"
+    gpus = [{"identity": {"index": 0, "uuid": uuid}}]
+
+    async def scenario() -> None:
+        node = {"nvml": {"system": {}, "gpus": gpus}}
+        async with rig(tmp_path, gpu_profile(port), leave_running=True, node=node) as r:
+            pid = await r.start()
+        node = {"nvml": {"system": {}, "gpus": {"error": "TIMEOUT"}}}
+        async with rig(tmp_path, gpu_profile(port), node=node) as r:
+            await r.until("a reason", lambda: "no launch plan yet" in r.controller.status.reason or not comes)
+            if comes:
+                r.node.set("nvml.gpus", gpus)
+                await r.until_phase(EnginePhase.WARM)
+                assert r.controller.status.pid == pid
+            else:
+                await r.until("an end", lambda: EnginePhase.STOPPING in r.phases)
+                await r.until_phase(EnginePhase.ABSENT)
+                assert not session(pid)
+
+    asyncio.run(scenario())
 
 
 def test_agents_with_other_state_directories_leave_it_alone(tmp_path: Path) -> None:

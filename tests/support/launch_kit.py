@@ -69,9 +69,13 @@ def launch_part(*arguments: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def bare_sources(board: EngineBoard) -> Sources:
-    """A node without anything, on real time."""
-    node = FakeNode({"nvml": {"system": {}, "gpus": []}})
+def bare_node() -> dict[str, Any]:
+    """A node without anything."""
+    return {"nvml": {"system": {}, "gpus": []}}
+
+
+def bare_sources(board: EngineBoard, node: FakeNode) -> Sources:
+    """A fake node's sources on real time."""
     return replace(node.sources, clock=LiveClock(), engines=board)
 
 
@@ -81,6 +85,7 @@ class Rig:
 
     controller: EngineController
     board: EngineBoard
+    node: FakeNode
     statuses: list[EngineStatus] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
 
@@ -134,16 +139,22 @@ class Rig:
 
 @asynccontextmanager
 async def rig(
-    folder: Path, profile: LoadedProfile, *, supervisor: Supervisor | None = None, leave_running: bool = False
+    folder: Path,
+    profile: LoadedProfile,
+    *,
+    supervisor: Supervisor | None = None,
+    leave_running: bool = False,
+    node: dict[str, Any] | None = None,
 ) -> AsyncIterator[Rig]:
     """A running controller; closed at the end of the block."""
     statuses: list[EngineStatus] = []
     events: list[str] = []
     board = EngineBoard(events.append)
+    fake = FakeNode(node or bare_node())
     controller = EngineController(
         NAME,
         profile,
-        bare_sources(board),
+        bare_sources(board, fake),
         board=board,
         on_status=statuses.append,
         state_dir=folder / "state",
@@ -152,7 +163,7 @@ async def rig(
     )
     running = asyncio.create_task(controller.run())
     try:
-        yield Rig(controller, board, statuses, events)
+        yield Rig(controller, board, fake, statuses, events)
         assert not running.done(), f"the controller ended: {running}"
     finally:
         await controller.close(leave_running=leave_running)

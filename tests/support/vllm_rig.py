@@ -66,6 +66,7 @@ class VllmRig(DaemonRig):
             },
             "start_deadline_s": START_PATIENCE_S,
             "canary": {**CANARY, "restart_after": 100},
+            "backoff": {"first_s": 0.2, "jitter": 0.0, "crashes": 50},
             "warmup": {"requests": 2, "concurrent": 2, "max_tokens": 4},
         }
         self.write_profile()
