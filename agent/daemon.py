@@ -62,8 +62,8 @@ class Daemon:
         loop = asyncio.get_running_loop()
         self._given.relay.connect(self.parts.runner.trigger)
         self.parts.gates.load_holds()
-        self._serve(loop)
         with self._signals(loop):
+            self._serve(loop)
             self._say("start", f"nodegate runs on {self.parts.node}, profile {self.parts.loaded.hash[:16]}")
             self._notifier.ready(f"mode {self.parts.loaded.profile.mode}")
             tasks = self._begin()
