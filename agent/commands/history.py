@@ -40,7 +40,7 @@ def _history_row(entry: Mapping[str, Any]) -> tuple[object, ...]:
     match entry["kind"]:
         case "result":
             change = f"{entry['before'] or 'new'} -> {entry['verdict']}"
-            return when, entry["check_id"], entry["subject"], change, entry["summary"]
+            return when, entry["check"], entry["subject"], change, entry["summary"]
         case "gate":
             return when, "gate", entry["engine"], f"{entry['before']} -> {entry['state']}", entry["reason"]
         case "operator":

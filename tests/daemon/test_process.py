@@ -1,0 +1,322 @@
+"""`nodegate run` as a process: from nothing to ready and back, orders of operators, ends of every kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from daemon_rig import NODEGATE, DaemonRig, wait_until
+
+ONE = {"glm": [0, 1, 2, 3]}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonRig]:
+    """A daemon that serves, for tests that leave it serving."""
+    rig = DaemonRig(tmp_path_factory.mktemp("node"), {"glm": [0, 1, 2, 3], "kimi": [4, 5, 6, 7]})
+    rig.start()
+    try:
+        rig.wait_ready()
+        yield rig
+    finally:
+        rig.close()
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[DaemonRig]:
+    made = DaemonRig(tmp_path, ONE)
+    yield made
+    made.close()
+
+
+def cli(rig: DaemonRig, *words: str) -> subprocess.CompletedProcess[str]:
+    """One command against the daemon."""
+    return subprocess.run(
+        [str(NODEGATE), *words, "--run-dir", str(rig.run_dir)], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_every_interface_answers(running: DaemonRig) -> None:
+    assert running.get("/livez")[0] == 200
+    assert running.get("/readyz")[0] == 200
+    assert running.get("/readyz/none")[0] == 404
+    assert running.agent_line("glm") == running.agent_line("kimi") == "up ready 100%\n"
+    status = running.json("/status")
+    assert (status["simulated"], status["mode"], status["verdict"]) == (True, "manage", "PASS")
+    assert b'nodegate_gate_ready{engine="kimi"} 1.0' in running.get("/metrics")[1]
+    assert b"SIMULATED" in running.get("/")[1]
+
+
+def test_the_operator_socket_is_for_its_group_alone(running: DaemonRig) -> None:
+    assert (running.run_dir / "admin.sock").stat().st_mode & 0o777 == 0o660
+
+
+def test_status_and_history_on_the_command_line(running: DaemonRig) -> None:
+    shown = cli(running, "status")
+    assert (shown.returncode, "SIMULATED" in shown.stdout, "serving" in shown.stdout) == (0, True, True)
+    assert json.loads(cli(running, "status", "--json").stdout)["ready"] is True
+    entries = json.loads(cli(running, "history", "--since", "1h", "--json").stdout)["entries"]
+    states = [entry["state"] for entry in entries if entry["kind"] == "gate" and entry["engine"] == "glm"]
+    assert states[:5] == ["preflight", "launching", "warming", "serving"][: len(states[:5])]
+    assert "launching -> warming" in cli(running, "history").stdout
+
+
+def test_drain_and_resume_from_the_command_line(running: DaemonRig) -> None:
+    drained = cli(running, "gate", "drain", "glm", "--reason", "switch work")
+    assert (drained.returncode, drained.stdout) == (0, "glm: draining\n")
+    running.wait_state("glm", "stopped")
+    assert (running.ready("kimi"), running.ready()) == (True, False)
+    assert cli(running, "status").returncode == 1
+    again = cli(running, "gate", "drain", "glm", "--reason", "x")
+    assert (again.returncode, again.stderr) == (3, "nodegate: cannot drain glm: its gate is stopped\n")
+    assert cli(running, "gate", "resume", "glm", "--reason", "done").returncode == 0
+    running.wait_ready()
+    history = cli(running, "history").stdout
+    assert "switch work" in history and f"uid {os.getuid()}" in history
+
+
+def test_waive_and_force_open_from_the_command_line(running: DaemonRig) -> None:
+    wrong = cli(running, "waive", "gpu.lost", "gpu3", "--for", "1h", "--reason", "x")
+    assert (wrong.returncode, wrong.stderr) == (3, "nodegate: gpu.lost cannot be waived\n")
+    assert cli(running, "waive", "gpu.ecc", "gpu3", "--for", "1h", "--reason", "RMA").returncode == 0
+    assert [w["subject"] for w in running.json("/status")["holds"]["waivers"]] == ["gpu3"]
+    assert cli(running, "waive", "gpu.ecc", "gpu3", "--for", "0s", "--reason", "over").returncode == 0
+    assert cli(running, "gate", "force-open", "glm", "--for", "1m", "--reason", "drill").returncode == 0
+    assert running.gate("glm")["force_open"]["reason"] == "drill"
+    assert cli(running, "gate", "clear", "glm", "--reason", "over").returncode == 0
+    assert running.gate("glm")["force_open"] is None
+    assert running.ready()
+
+
+def test_engine_logs_on_the_command_line(running: DaemonRig) -> None:
+    assert cli(running, "engine", "logs", "glm", "--lines", "5").returncode == 0
+    missing = cli(running, "engine", "logs", "none")
+    assert missing.returncode == 3
+    assert missing.stderr.count("\n") == 1
+
+
+def test_a_second_daemon_is_refused_and_the_first_goes_on(running: DaemonRig) -> None:
+    words = running.words()
+    second = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert second.returncode == 3
+    assert second.stderr.count("\n") == 1
+    assert "another nodegate daemon (pid " in second.stderr
+    elsewhere = running.folder / "elsewhere"
+    words[words.index("--state-dir") + 1] = words[words.index("--run-dir") + 1] = str(elsewhere)
+    third = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert third.returncode == 3
+    assert "api.port: cannot listen at 127.0.0.1 port" in third.stderr
+    assert third.stderr.count("\n") == 1
+    assert not (elsewhere / "admin.sock").exists()
+    assert running.ready()
+
+
+def test_sigterm_drains_stops_and_leaves_nothing(rig: DaemonRig) -> None:
+    rig.profile["engines"]["glm"]["gate"]["drain_grace_s"] = 2
+    rig.write_profile()
+    rig.start()
+    rig.wait_ready()
+    assert rig.engine_pids()
+    assert rig.process is not None
+    rig.process.send_signal(signal.SIGTERM)
+    wait_until("drain", lambda: rig.agent_line("glm") == "drain\n")
+    assert rig.get("/readyz")[0] == 503
+    assert rig.engine_pids(), "the engine goes on while the load balancers look away"
+    assert rig.process.wait(60) == 0
+    assert rig.engine_pids() == []
+    assert not (rig.run_dir / "admin.sock").exists()
+    assert rig.get("/readyz")[0] == 0
+
+
+def test_a_second_sigterm_cuts_the_grace_short(rig: DaemonRig) -> None:
+    rig.profile["engines"]["glm"]["gate"]["drain_grace_s"] = 3000
+    rig.write_profile()
+    rig.start()
+    rig.wait_ready()
+    assert rig.process is not None
+    rig.process.send_signal(signal.SIGINT)
+    wait_until("drain", lambda: rig.agent_line("glm") == "drain\n")
+    assert rig.stop() == 0
+    assert rig.engine_pids() == []
+
+
+def test_after_sigkill_the_engine_is_adopted_and_proven_again(rig: DaemonRig) -> None:
+    rig.start()
+    rig.wait_ready()
+    pid = rig.gate("glm")["process"]["pid"]
+    rig.stop(signal.SIGKILL)
+    assert rig.get("/readyz")[0] == 0
+    rig.start()
+    seen: list[str] = []
+
+    def watch() -> bool:
+        status, body, _ = rig.get("/readyz/glm")
+        if status == 503:
+            seen.append(json.loads(body)["state"])
+        return status == 200
+
+    wait_until("ready again", watch)
+    assert rig.gate("glm")["process"]["pid"] == pid
+    states = [line for line in rig.log().splitlines() if line.startswith("INFO nodegate.gate: gate glm")]
+    assert any("booting -> preflight" in line for line in states[4:]), "it began closed and proved everything"
+    assert "serving" not in seen
+
+
+def test_quarantine_and_maintenance_survive_sigkill(rig: DaemonRig) -> None:
+    rig.profile["engines"]["glm"]["backoff"] = {"crashes": 1}
+    rig.write_profile()
+    rig.start()
+    rig.wait_ready()
+    os.kill(rig.gate("glm")["process"]["pid"], signal.SIGKILL)
+    rig.wait_state("glm", "quarantined")
+    wait_until("the hold", lambda: "quarantine" in (rig.state_dir / "holds.json").read_text())
+    rig.stop(signal.SIGKILL)
+    rig.start()
+    gate = rig.wait_state("glm", "quarantined")
+    assert gate["quarantine"]["who"] == "nodegate"
+    assert cli(rig, "maintenance", "enter", "--reason", "new pump").returncode == 0
+    rig.stop(signal.SIGKILL)
+    rig.start()
+    rig.wait_state("glm", "maintenance")
+    assert rig.agent_line("glm") == "maint\n"
+    assert cli(rig, "maintenance", "exit", "--reason", "done").returncode == 0
+    rig.wait_state("glm", "quarantined")
+    assert cli(rig, "gate", "clear", "--reason", "cause found").returncode == 0
+    rig.wait_ready()
+
+
+def test_twenty_kills_at_any_moment_lose_no_hold_and_open_no_gate_early(rig: DaemonRig) -> None:
+    rig.profile["engines"]["glm"]["launch"]["args"][1] = "0.05"
+    rig.write_profile()
+    held = False
+    for round_ in range(20):
+        rig.start()
+        moment_s = time.monotonic() + (0.05, 0.4, 0.8, 1.2)[round_ % 4] + 0.05 * round_
+        ordered = False
+        while time.monotonic() < moment_s:
+            status, _, _ = rig.get("/readyz/glm")
+            if status == 200:
+                assert not held
+                assert rig.gate("glm").get("process", {}).get("phase") in ("warm", None)
+            elif status == 503 and not ordered and round_ % 4 == 3:
+                # Killed in the midst of orders: what was answered must hold, what was not may.
+                order = "exit" if held else "enter"
+                ordered = cli(rig, "maintenance", order, "--reason", f"round {round_}").returncode == 0
+                held = held != ordered
+        rig.stop(signal.SIGKILL)
+        if (rig.state_dir / "journal.db").exists():
+            with sqlite3.connect(rig.state_dir / "journal.db") as journal:
+                assert journal.execute("PRAGMA quick_check").fetchone() == ("ok",)
+            journal.close()
+        holds = rig.state_dir / "holds.json"
+        on_disk = json.loads(holds.read_text())["maintenance"] if holds.exists() else None
+        assert (on_disk is not None) == held
+    rig.start()
+    if not held:
+        wait_until("an answer", lambda: rig.get("/readyz")[0] == 503 or rig.ready())
+        wait_until("the socket", lambda: cli(rig, "maintenance", "enter", "--reason", "end").returncode == 0)
+    rig.wait_state("glm", "maintenance")
+    assert rig.stop() == 0
+    assert rig.engine_pids() == []
+
+
+def test_mode_observe_gates_nothing_and_opens_no_agent_check(tmp_path: Path) -> None:
+    rig = DaemonRig(tmp_path, ONE, mode="observe")
+    try:
+        rig.start()
+        wait_until("results", lambda: rig.json("/status").get("verdict") not in (None, "UNKNOWN"))
+        status, body, _ = rig.get("/readyz/glm")
+        answer = json.loads(body)
+        assert (status, answer["state"], answer["blocking"][0]["check"]) == (503, "observe", "gate.mode")
+        assert rig.agent_line("glm") == ""
+        assert rig.engine_pids() == []
+        assert cli(rig, "gate", "drain", "--reason", "x").returncode == 3
+        assert rig.stop() == 0
+    finally:
+        rig.close()
+
+
+def test_a_node_without_engines_says_so(tmp_path: Path) -> None:
+    rig = DaemonRig(tmp_path, {})
+    try:
+        rig.start()
+        wait_until("an answer", lambda: rig.get("/readyz")[0] == 503)
+        assert "no engines" in rig.json("/readyz")["blocking"][0]["summary"]
+        assert rig.stop() == 0
+    finally:
+        rig.close()
+
+
+def refused(rig: DaemonRig, *more: str) -> str:
+    """The one line with which a daemon refuses to start."""
+    answer = subprocess.run(rig.words(*more), capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 3, answer.stderr
+    assert answer.stderr.count("\n") == 1, answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert not (rig.run_dir / "admin.sock").exists()
+    return answer.stderr
+
+
+def test_what_it_cannot_have_is_one_line(rig: DaemonRig) -> None:
+    with socket.create_server(("127.0.0.1", rig.check_ports["glm"])):
+        assert "engines.glm.agent_check_port: cannot listen" in refused(rig)
+    file = rig.folder / "file"
+    file.write_text("")
+    assert "cannot be written" in refused(rig, "--log-dir", str(file))
+    assert "cannot be written" in refused(rig, "--log-dir", "/proc/nothing")
+    assert f"{file}: should be keys with values" in refused(rig, "--scenario", str(file))
+    rig.profile["engines"]["glm"]["gpus"] = [50]
+    rig.write_profile()
+    assert "GPU slot 50" in refused(rig)
+
+
+def test_garbled_holds_are_maintenance(rig: DaemonRig) -> None:
+    rig.state_dir.mkdir()
+    (rig.state_dir / "holds.json").write_text('{"engines": {"glm": ')
+    rig.start()
+    rig.wait_state("glm", "maintenance")
+    assert "cannot be read" in rig.json("/status")["holds"]["maintenance"]["reason"]
+    assert cli(rig, "maintenance", "exit", "--reason", "looked at").returncode == 0
+    rig.wait_ready()
+    assert rig.stop() == 0
+
+
+def test_sighup_with_a_bad_profile_keeps_the_old_one(rig: DaemonRig) -> None:
+    rig.start()
+    wait_until("an answer", lambda: rig.get("/readyz")[0] != 0)
+    old = wait_until("a profile", lambda: rig.json("/status").get("profile_hash"))
+    rig.profile_path.write_text("gpus: [")
+    assert rig.process is not None
+    rig.process.send_signal(signal.SIGHUP)
+    wait_until("the refusal", lambda: rig.json("/status").get("problems"))
+    assert rig.json("/status")["profile_hash"] == old
+    rig.write_profile()
+    rig.process.send_signal(signal.SIGHUP)
+    wait_until("the end of the refusal", lambda: rig.json("/status").get("problems") == [])
+    assert rig.stop() == 0
+
+
+def test_systemd_is_told(rig: DaemonRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        path = f"/tmp/nodegate-test-{os.getpid()}.sock"
+        systemd.bind(path)
+        systemd.settimeout(60)
+        monkeypatch.setenv("NOTIFY_SOCKET", path)
+        try:
+            rig.start()
+            assert systemd.recv(4096).startswith(b"READY=1")
+            assert systemd.recv(4096) == b"WATCHDOG=1"
+            assert rig.stop() == 0
+            said = b""
+            while said != b"STOPPING=1":
+                said = systemd.recv(4096)
+        finally:
+            Path(path).unlink()
