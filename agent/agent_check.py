@@ -33,7 +33,11 @@ class _Conversation(asyncio.Protocol):
         self._open[self] = stream
         self._end = asyncio.get_running_loop().call_later(LINGER_S, stream.abort)
         stream.write(f"{self._line()}\n".encode("ascii", "replace"))
-        stream.write_eof()
+        try:
+            stream.write_eof()
+        except OSError:
+            # HAProxy resets the connection as soon as it has the line, which can be before this.
+            stream.abort()
 
     def data_received(self, data: bytes) -> None:
         """Whatever it is: nothing that is said here changes anything."""
