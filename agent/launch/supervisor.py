@@ -29,7 +29,7 @@ from agent.launch.reaper import become_reaper, reap
 from agent.launch.run_record import RunFile, RunRecord
 from agent.launch.spare_thread import in_spare_thread
 from agent.sources.clock import LiveClock
-from agent.sources.processes import ProcessStat, marked, process, processes
+from agent.sources.processes import ProcessStat, ended, marked, process, processes
 
 logger = logging.getLogger("nodegate.launch")
 
@@ -122,6 +122,7 @@ class ProcessGroupSupervisor:
             raise LaunchError(f"engine {self._engine}: process {child.pid} vanished at its start")
         record = record.model_copy(update={"pid": root.pid, "start_ticks": root.start_ticks})
         run = EngineRun(root.pid, started, ProcessTree(root.key), record=record, child=child)
+        run.tree.update([root])
         try:
             self._file.save(record)
         except LaunchError:
@@ -180,6 +181,7 @@ class ProcessGroupSupervisor:
         become_reaper()
         self._log.hide(plan.secrets.values())
         tree = ProcessTree(root.key, known=record.members)
+        tree.update([root])
         return EngineRun(root.pid, record.started_mono_s, tree, adopted=True, record=record)
 
     async def leftovers(self) -> EngineRun | None:
@@ -202,10 +204,8 @@ class ProcessGroupSupervisor:
         return EngineRun(known[-1][0], self._clock.mono_s(), tree) if alive else None
 
     async def processes(self, run: EngineRun) -> list[ProcessStat]:
-        """Its living processes; ended ones that are ours to reap are reaped, only now that the tree has
-        seen them.
-
-        A zombie still names its session.
+        """Its living processes. Ended ones are reaped only now that the tree has seen them, for a zombie
+        still names its session.
         """
         try:
             alive = run.tree.update(await _table())
@@ -228,29 +228,24 @@ class ProcessGroupSupervisor:
         if root is not None and root.key == run.tree.root:
             run.watch.watch(root)
         else:
-            asyncio.get_running_loop().call_soon(on_death, _ended(run.tree.root))
+            asyncio.get_running_loop().call_soon(on_death, ended(run.tree.root))
         run.scanner = asyncio.get_running_loop().create_task(self._scan(run))
 
     async def _look(self, run: EngineRun) -> None:
-        before = len(run.tree.known)
+        """One look, kept on record for a later agent."""
         await self.processes(run)
-        if run.record is not None and (
-            run.adopted or len(run.tree.known) != before or not run.record.members
-        ):
-            members = tuple(sorted(stat.key for stat in run.tree.members.values()))
-            if members != run.record.members:
-                run.record = run.record.model_copy(update={"members": members})
-                self._file.save(run.record)
+        members = tuple(sorted(run.tree.members))
+        if run.record is not None and members != run.record.members:
+            run.record = run.record.model_copy(update={"members": members})
+            self._file.save(run.record)
 
     async def _scan(self, run: EngineRun) -> None:
         while True:
             try:
                 await self._look(run)
                 await in_spare_thread(self._log.bound, LOOK_DEADLINE_S)
-            except (
-                OSError,
-                LaunchError,
-            ) as cause:  # out of descriptors, disk full, a look too slow: try again
+            # Out of descriptors, disk full, a look too slow: the next turn may do better.
+            except (OSError, LaunchError) as cause:
                 logger.warning("engine %s: cannot look at its processes: %s", self._engine, cause)
             await asyncio.sleep(SCAN_PERIOD_S)
 
@@ -301,8 +296,3 @@ class ProcessGroupSupervisor:
 async def _table() -> list[ProcessStat]:
     """All processes of the machine. In a thread, for there are thousands on a big one."""
     return await in_spare_thread(lambda: list(processes()), LOOK_DEADLINE_S)
-
-
-def _ended(key: tuple[int, int]) -> ProcessStat:
-    """What stands for a process that ended before it was looked at."""
-    return ProcessStat(pid=key[0], ppid=0, session=key[0], state="X", threads=0, start_ticks=key[1], comm="?")

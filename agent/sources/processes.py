@@ -57,6 +57,11 @@ def parse_stat(text: str) -> ProcessStat | None:
     )
 
 
+def ended(key: tuple[int, int]) -> ProcessStat:
+    """What stands for a process that ended before it was looked at."""
+    return ProcessStat(key[0], 0, key[0], "X", 0, key[1], "?")
+
+
 def process(pid: int, proc: Path = PROC) -> ProcessStat | None:
     """One process, None when there is none of that number."""
     try:

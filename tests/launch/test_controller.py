@@ -52,7 +52,7 @@ def test_an_idle_engine_is_seen_to_be_healthy(tmp_path: Path) -> None:
             seen = r.observation
             assert seen.health_ok is True
             assert seen.tokens_total is not None and seen.tokens_total > 0
-            assert seen.requests_running == 0
+            await r.until("an idle look", lambda: r.observation.requests_running == 0)
             assert LiveClock().mono_s() - (seen.health_mono_s or 0) < 10
 
     asyncio.run(scenario())
@@ -85,8 +85,10 @@ def test_a_hung_core_is_found_by_the_canary_and_comes_back_without_a_relaunch(tm
         profile = engine_profile(port := free_port())
         async with rig(tmp_path, profile) as r, httpx.AsyncClient(trust_env=False) as http:
             pid = await r.start()
+            r.events.clear()
             os.kill(core_of(pid), signal.SIGSTOP)
             await r.until("a dead canary", lambda: r.observation.canary.verdict is CanaryVerdict.DEAD)
+            assert "engine" in r.events  # what runs the check at once
             assert (await http.get(f"http://127.0.0.1:{port}/health")).status_code == 200
             assert r.controller.status.phase is EnginePhase.WARM
             assert "no token progress" in r.controller.status.reason
@@ -232,14 +234,6 @@ def test_a_port_that_something_else_holds_is_refused_before_anything_starts(tmp_
     asyncio.run(scenario())
 
 
-def test_close_ends_every_process(tmp_path: Path) -> None:
-    async def scenario() -> int:
-        async with rig(tmp_path, engine_profile(free_port())) as r:
-            return await r.start()
-
-    assert not session(asyncio.run(scenario()))
-
-
 def test_a_wrong_expected_text_is_a_failed_warm_up(tmp_path: Path) -> None:
     async def scenario() -> None:
         canary = {"period_s": 0.4, "deadline_s": 5, "expect_text": "Paris"}
@@ -268,15 +262,3 @@ def test_secrets_reach_the_engine_and_the_canary_and_nothing_else(tmp_path: Path
     written = [path.read_text() for path in tmp_path.glob("*/*")]
     assert written
     assert not any("squirrel" in text for text in written)
-
-
-def test_changes_are_events(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with rig(tmp_path, engine_profile(free_port())) as r:
-            pid = await r.start()
-            before = len(r.events)
-            os.kill(core_of(pid), signal.SIGSTOP)
-            await r.until("a dead canary", lambda: r.observation.canary.verdict is CanaryVerdict.DEAD)
-            assert r.events[before:].count("engine") >= 1
-
-    asyncio.run(scenario())

@@ -38,6 +38,18 @@ def left_by_a_killed_agent(folder: Path, port: int) -> int:
     return pid
 
 
+def left_running(folder: Path, port: int) -> int:
+    """An engine without an agent, got in a cheaper way; its pid."""
+
+    async def scenario() -> int:
+        async with rig(folder, engine_profile(port), leave_running=True) as r:
+            return await r.start()
+
+    pid = asyncio.run(scenario())
+    assert len(session(pid)) == 2
+    return pid
+
+
 def end(pid: int) -> None:
     """Kill what is left of an engine."""
     for stat in session(pid):
@@ -93,7 +105,7 @@ def test_orphans_of_a_dead_server_are_ended_before_a_start(tmp_path: Path) -> No
 )
 def test_what_cannot_be_adopted_is_ended_first(tmp_path: Path, change: str) -> None:
     port = free_port()
-    pid = left_by_a_killed_agent(tmp_path, port)
+    pid = left_running(tmp_path, port)
     record = tmp_path / "state" / "engine-sim.json"
     profile = engine_profile(port)
     if change == "another launch":
@@ -158,7 +170,7 @@ def test_an_engine_is_not_ended_because_nvml_is_late(
 
 def test_agents_with_other_state_directories_leave_it_alone(tmp_path: Path) -> None:
     port = free_port()
-    pid = left_by_a_killed_agent(tmp_path / "one", port)
+    pid = left_running(tmp_path / "one", port)
 
     async def scenario() -> None:
         async with rig(tmp_path / "two", engine_profile(free_port())) as r:
@@ -169,21 +181,6 @@ def test_agents_with_other_state_directories_leave_it_alone(tmp_path: Path) -> N
         asyncio.run(scenario())
     finally:
         end(pid)
-
-
-def test_an_engine_left_running_on_purpose_is_adopted(tmp_path: Path) -> None:
-    port = free_port()
-
-    async def scenario() -> None:
-        async with rig(tmp_path, engine_profile(port), leave_running=True) as r:
-            pid = await r.start()
-        assert len(session(pid)) == 2
-        async with rig(tmp_path, engine_profile(port)) as r:
-            await r.until_phase(EnginePhase.WARM)
-            assert r.controller.status.pid == pid
-        assert not session(pid)
-
-    asyncio.run(scenario())
 
 
 def test_the_record_is_whole_or_old(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from launch_kit import NAME, alive, engine_profile, free_port, rig
 
 from agent.errors import LaunchError
 from agent.launch import gpu_release as release_module
+from agent.launch import supervisor as supervisor_module
 from agent.launch.engine_log import EngineLog
 from agent.launch.gpu_release import Release, gpu_release
 from agent.launch.launch_profile import LaunchPlan
@@ -243,5 +244,24 @@ def test_a_hanging_function_is_given_up() -> None:
         assert await in_spare_thread(lambda: 5, 10) == 5
         with pytest.raises(ZeroDivisionError):
             await in_spare_thread(lambda: 1 / 0, 10)
+
+    asyncio.run(scenario())
+
+
+def test_a_look_that_takes_too_long_does_not_read_as_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never() -> list[ProcessStat]:
+        raise TimeoutError
+
+    async def scenario() -> None:
+        boss = supervisor(tmp_path)
+        run = await boss.start(plan("import time; time.sleep(600)"))
+        with monkeypatch.context() as patched:
+            patched.setattr(supervisor_module, "_table", never)
+            patched.setattr(supervisor_module, "KILL_DEADLINE_S", 0.3)
+            survivors = await boss.stop(run, 0)
+            assert [stat.pid for stat in survivors] == [run.pid]  # killed, but nobody has seen it end
+        assert await boss.stop(run, 0) == ()
 
     asyncio.run(scenario())

@@ -40,7 +40,11 @@ def engine_profile(port: int, *, mode: str = "manage", **engine: Any) -> LoadedP
     part: dict[str, Any] = {
         "gpus": [],
         "port": port,
-        "launch": {"command": EMBEDDED, "model": "sim", "args": ["--startup-s", "0.2", "--token-s", "0.002"]},
+        "launch": {
+            "command": EMBEDDED,
+            "model": "sim",
+            "args": ["--startup-s", "0.05", "--token-s", "0.002"],
+        },
         "canary": {"period_s": 0.4, "deadline_s": 0.4, "restart_after": 1000},
         "warmup": {"requests": 1, "concurrent": 2, "max_tokens": 2, "deadline_s": 20},
         "backoff": {"first_s": 0.2, "jitter": 0.0, "crashes": 20},
@@ -64,7 +68,7 @@ def launch_part(*arguments: str, **more: Any) -> dict[str, Any]:
     return {
         "command": EMBEDDED,
         "model": "sim",
-        "args": ["--startup-s", "0.2", "--token-s", "0.002", *arguments],
+        "args": ["--startup-s", "0.05", "--token-s", "0.002", *arguments],
         **more,
     }
 
@@ -169,6 +173,9 @@ async def rig(
         await controller.close(leave_running=leave_running)
         running.cancel()
         await asyncio.wait({running})
+    if not leave_running:
+        pids = {status.pid for status in statuses if status.pid is not None}
+        assert not [left for pid in pids for left in session(pid)]
 
 
 def session(pid: int) -> list[ProcessStat]:
