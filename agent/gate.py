@@ -151,7 +151,9 @@ def _take(
         case Shutdown():
             return replace(record, shutting_down=True), ()
         case Restart():
-            return replace(record, restarting=True), ()
+            # Also ends the wait before the next try of an engine that has crashed.
+            waits = record.engine is not None and record.engine.phase is EnginePhase.BACKOFF
+            return replace(record, restarting=True), (StopEngine(),) if waits else ()
         case Drain(hold=hold):
             return replace(record, holds=replace(holds, drain=hold)), (SaveHolds(),)
         case Resume():

@@ -15,6 +15,7 @@ from typing import Protocol
 from agent.blockers import blocker_to_dict
 from agent.checks.registry import Check
 from agent.evaluate import judge
+from agent.fresh_start import without_carried
 from agent.gate import new_gate, step
 from agent.gate_record import (
     Evaluated,
@@ -219,6 +220,7 @@ class Gatekeeper:
     def _evidence(self, name: str, snapshot: Snapshot) -> Evaluated:
         """What is known now of one engine."""
         judgement = judge(snapshot, self.profile, name, self.checks, self.clock.mono_s())
+        judgement = without_carried(judgement, snapshot, self.checks, name, self.profile.engines[name])
         return Evaluated(judgement, self._status(name), self.clock.wall_s())
 
     def _status(self, name: str) -> EngineStatus:

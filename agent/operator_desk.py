@@ -130,6 +130,7 @@ class OperatorDesk:
             holds = self._gates.holds.with_waiver(waiver, now_s)
             await self._save_first(holds)
             self._gates.set_holds(holds)
+            self._gates.keeper.save_soon()  # other holds may have been written meanwhile, without it
             self._gates.evaluate()
             self._record(f"waive {check} {subject} for {for_s:g} s", given)
             return [f"{check} {subject}: " + (f"waived for {for_s:g} s" if for_s else "no longer waived")]

@@ -266,6 +266,16 @@ def test_restart_goes_through_a_drain() -> None:
     assert bench.asked[-1] == StartEngine()
 
 
+def test_restart_does_not_wait_for_the_backoff() -> None:
+    bench = Bench()
+    bench.serve()
+    bench.be(P.BACKOFF)
+    bench.feed(Restart("the cause is mended"))
+    assert StopEngine() in bench.asked
+    bench.be(P.ABSENT)
+    assert bench.record.state is S.LAUNCHING
+
+
 def test_force_open_overrides_waivable_blockers_until_its_end() -> None:
     bench = Bench()
     bench.serve()
