@@ -116,6 +116,14 @@ def build_app(engine: EmbeddedEngine) -> FastAPI:
     async def metrics() -> Response:
         return Response(engine.metrics.text(), media_type="text/plain; version=0.0.4")
 
+    _add_faults(app, engine)
+    _add_completions(app, engine)
+    return app
+
+
+def _add_faults(app: FastAPI, engine: EmbeddedEngine) -> None:
+    """What makes the core hang, go on or die."""
+
     @app.post("/simulated/{fault}")
     async def simulated(fault: str) -> dict[str, str]:
         signals = {"hang": signal.SIGSTOP, "resume": signal.SIGCONT, "kill": signal.SIGKILL}
@@ -123,9 +131,6 @@ def build_app(engine: EmbeddedEngine) -> FastAPI:
             raise HTTPException(404, f"no such fault; there are: {', '.join(signals)}")
         engine.generator.signal_core(signals[fault])
         return {"simulated": fault}
-
-    _add_completions(app, engine)
-    return app
 
 
 def _add_completions(app: FastAPI, engine: EmbeddedEngine) -> None:
