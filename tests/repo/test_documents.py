@@ -1,0 +1,71 @@
+"""What the documents promise is there: commands, targets, links, and a profile that loads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from repo_files import ROOT, short, tracked_with
+
+from agent import cli
+from agent.profile_loader import load_profile
+
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = [
+    path for path in tracked_with((".md",)) if path.is_relative_to(ROOT / "docs") or path.parent == ROOT
+]
+
+
+def _targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=short)
+def test_make_targets_that_are_named_exist(path: Path) -> None:
+    named = re.findall(r"(?:`|^ {4}|^\| `)make ([a-z][a-z-]*)", path.read_text(), re.MULTILINE)
+    assert set(named) - _targets() == set()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=short)
+def test_commands_that_are_shown_exist(path: Path) -> None:
+    group = typer.main.get_command(cli.build_app())
+    lines = re.findall(
+        r"(?:`|^ {4}|/bin/)nodegate ([a-z][a-z-]*(?: [a-z-]+)?)", path.read_text(), re.MULTILINE
+    )
+    unknown = set()
+    for words in (line.split() for line in lines):
+        command = group.commands.get(words[0])
+        below = getattr(command, "commands", None)
+        if command is None or (below is not None and len(words) > 1 and words[1] not in below):
+            unknown.add(" ".join(words))
+    assert unknown - {"fleet"} == set()  # named as what is not there
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=short)
+def test_links_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text())
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_the_profile_of_the_readme_loads(tmp_path: Path) -> None:
+    text = re.search(r"```yaml\n(.*?)```", README, re.DOTALL)
+    assert text is not None
+    path = tmp_path / "profile.yaml"
+    path.write_text(text[1])
+    loaded = load_profile(path)
+    assert loaded.profile.gpus.count == 8
+    assert loaded.profile.engines["main"].agent_check_port == 9471
+
+
+def test_ports_of_the_load_balancer_are_those_of_the_profile() -> None:
+    assert "check port 9470" in README
+    assert "agent-port 9471" in README
+    assert "agent_check_port: 9471" in README
+
+
+def test_what_is_not_built_says_so() -> None:
+    for name in ("playbooks", "inventories"):
+        assert "not built yet" in (ROOT / name / "README.md").read_text()
+    assert "What it does not do yet" in README
