@@ -226,6 +226,7 @@ class CheckTrack:
             measured_mono_s=before.measured_mono_s if bridged and before is not None else at.mono_s,
             first_seen_s=before.first_seen_s if same and before is not None else at.wall_s,
             valid_for_s=self.plan.valid_for_s(serving=at.serving),
+            measures=finding.measures,
         )
 
 

@@ -13,19 +13,22 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agent import __version__
+from agent.evaluate import is_stale
 from agent.model import GateState, Snapshot, Verdict, gpu_slot_of
 
 #: Content type of what `render_metrics` returns.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Check -> (metric, help, unit of the finding) for what a check observed on each GPU.
-OBSERVED_ON_GPU = {
-    "gpu.thermal_margin": (
-        "nodegate_gpu_tlimit_margin_celsius",
-        "Degrees that the GPU is below the point at which it slows itself down.",
-        "C",
-    ),
-    "gpu.temperature": ("nodegate_gpu_temperature_celsius", "Temperature of the GPU.", "C"),
+#: What each measure that a check takes on a GPU is; those that end in `_total` are lifetime counters.
+ON_GPU = {
+    "gpu_temperature_celsius": "Temperature of the GPU.",
+    "gpu_memory_temperature_celsius": "Temperature of the GPU's memory.",
+    "gpu_tlimit_margin_celsius": "Degrees that the GPU is below the point at which it slows itself down.",
+    "gpu_power_draw_watts": "Power that the GPU draws.",
+    "gpu_power_limit_watts": "Power limit that is enforced.",
+    "gpu_utilization_percent": "Share of time in which a kernel ran.",
+    "gpu_sm_clock_megahertz": "Clock of the streaming multiprocessors.",
+    "nvlink_errors_total": "NVLink errors of all links of the GPU since the driver was loaded.",
 }
 
 
@@ -51,7 +54,7 @@ def render_metrics(
         *_about_agent(snapshot, now_mono_s, journal_healthy),
         *_about_gates(gates),
         *_about_checks(snapshot, durations_s),
-        *_about_gpus(snapshot),
+        *_about_measures(snapshot, now_mono_s),
     ]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(families))
@@ -126,15 +129,24 @@ def _about_checks(snapshot: Snapshot, durations_s: Mapping[str, float]) -> Itera
     yield duration
 
 
-def _about_gpus(snapshot: Snapshot) -> Iterator[Metric]:
-    for check, (name, text, unit) in OBSERVED_ON_GPU.items():
-        family = GaugeMetricFamily(name, text, labels=["gpu"])
-        for (id_, subject), result in sorted(snapshot.results.items()):
-            finding, slot = result.finding, gpu_slot_of(subject)
-            # A finding that is merely held (verdict and last reading differ) is no reading of now.
-            fresh = id_ == check and finding.unit == unit and finding.verdict is result.raw_verdict
-            observed = finding.observed
-            if fresh and slot is not None and isinstance(observed, int | float):
-                family.add_metric([str(slot)], float(observed))
-        if family.samples:
-            yield family
+def _about_measures(snapshot: Snapshot, now_mono_s: float) -> Iterator[Metric]:
+    """What the checks measured; a result that is too old to count shows none."""
+    families: dict[str, Metric] = {}
+    for (_, subject), result in sorted(snapshot.results.items()):
+        if is_stale(result, now_mono_s):
+            continue
+        slot = gpu_slot_of(subject)
+        device, _, port = subject.rpartition("/")
+        labels = {"gpu": str(slot)} if slot is not None else {"device": device, "port": port}
+        for measure in result.measures:
+            kind = {"kind": measure.kind} if measure.kind else {}
+            family = families.setdefault(measure.name, _family(measure.name))
+            family.add_sample(f"nodegate_{measure.name}", labels | kind, measure.value)
+    yield from families.values()
+
+
+def _family(name: str) -> Metric:
+    text = ON_GPU.get(name, f"Counter of the RDMA port as the driver names it: {name}.")
+    if name.endswith("_total"):
+        return Metric(f"nodegate_{name.removesuffix('_total')}", text, "counter")
+    return Metric(f"nodegate_{name}", text, "gauge")

@@ -70,6 +70,18 @@ NO_ACTION = Action()
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """A number that a check read on its way, for dashboards: `name` is one of metrics.py, less its prefix.
+
+    `kind` tells several of one name and subject apart (`replay`, `crc`).
+    """
+
+    name: str
+    value: float
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What a check says of one subject (`gpu3`, `mlx5_0/1`, `node`, `engine:glm`)."""
 
@@ -82,6 +94,7 @@ class Finding:
     action: Action = NO_ACTION
     #: Overrides the check's serving class for this finding (a fatal Xid is immediate, an app Xid is info).
     serving_class: ServingClass | None = None
+    measures: tuple[Measure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +116,8 @@ class Result:
     valid_for_s: float
     carried: bool = False
     waived: bool = False
+    #: Of the last reading, also while `finding` is an earlier one that is held; not kept in the journal.
+    measures: tuple[Measure, ...] = ()
 
     @property
     def subject(self) -> str:

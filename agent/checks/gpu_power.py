@@ -8,17 +8,24 @@ requested one: then an out-of-band hand lowered it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import Field
 
 from agent.checks import advice
-from agent.checks.gpus import GpuSlot, judge_readings, no_gpus
+from agent.checks.gpus import GpuSlot, judge_readings, measured, no_gpus
 from agent.checks.registry import Limits, check
 from agent.model import Action, Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
 from agent.sources.gpu_reading import GpuReading, NvmlGroup
 
+MEASURES = {
+    "gpu_power_draw_watts": "draw_w",
+    "gpu_power_limit_watts": "enforced_limit_w",
+    "gpu_utilization_percent": "gpu_utilization_percent",
+    "gpu_sm_clock_megahertz": "sm_clock_mhz",
+}
 _PLAY = advice.play("gpu", "Set the power limit and persistence of the profile again with the gpu play.")
 _OUT_OF_BAND = advice.person(
     "Look for a power cap in the BMC or at the PDU: it is not the driver's own setting."
@@ -49,7 +56,10 @@ class PowerLimits(Limits):
 def gpu_power_limit(sources: Sources, profile: NodeProfile, limits: PowerLimits) -> Iterator[Finding]:
     """The limit that is enforced must be the provisioned one; the summary says which hand changed it."""
     yield from judge_readings(
-        sources, profile, NvmlGroup.POWER, lambda slot, now: _judge_limit(slot, now, profile, limits)
+        sources,
+        profile,
+        NvmlGroup.POWER,
+        lambda slot, now: replace(_judge_limit(slot, now, profile, limits), measures=measured(now, MEASURES)),
     )
 
 

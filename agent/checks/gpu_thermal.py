@@ -7,11 +7,12 @@ the slowdown threshold plus signed field 194 NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TL
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import Field
 
 from agent.checks import advice
-from agent.checks.gpus import GpuSlot, judge_readings, no_gpus, plausible_c
+from agent.checks.gpus import GpuSlot, judge_readings, measured, no_gpus, plausible_c
 from agent.checks.registry import Limits, check
 from agent.errors import NotSupported
 from agent.model import Finding, ServingClass, Verdict
@@ -19,6 +20,11 @@ from agent.node_profile import NodeProfile
 from agent.sources import Sources
 from agent.sources.gpu_reading import GpuReading, NvmlGroup
 
+MEASURES = {
+    "gpu_temperature_celsius": "temperature_c",
+    "gpu_memory_temperature_celsius": "memory_temperature_c",
+    "gpu_tlimit_margin_celsius": "margin_c",
+}
 COOL = advice.person(
     "Check coolant flow, inlet temperature and air flow of this GPU before opening the gate."
 )
@@ -55,7 +61,10 @@ class MarginLimits(Limits):
 def gpu_thermal_margin(sources: Sources, profile: NodeProfile, limits: MarginLimits) -> Iterator[Finding]:
     """Each GPU must keep a distance from its slowdown limit; a reading of zero or less is cross-checked."""
     yield from judge_readings(
-        sources, profile, NvmlGroup.THERMAL, lambda slot, now: _judge(slot, now, limits)
+        sources,
+        profile,
+        NvmlGroup.THERMAL,
+        lambda slot, now: replace(_judge(slot, now, limits), measures=measured(now, MEASURES)),
     )
 
 

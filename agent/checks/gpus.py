@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agent.checks.pci import normal_address
 from agent.checks.registry import unknown
 from agent.errors import DeviceAbsent, DeviceLost, ParseError, SourceError, SourceUnavailable
-from agent.model import Finding, Verdict
+from agent.model import Finding, Measure, Verdict
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal
 
 if TYPE_CHECKING:
@@ -141,6 +142,15 @@ def read(sources: Sources, slot: GpuSlot, group: NvmlGroup) -> GpuReading:
     if age_s > MAX_READING_AGE_S:
         raise SourceUnavailable(f"the NVML reading of {group} is {age_s:.0f} s old")
     return reading
+
+
+def measured(now: GpuReading, fields: Mapping[str, str]) -> tuple[Measure, ...]:
+    """Numbers for dashboards by metric name; one that cannot be read is left out, never made up."""
+    found = []
+    for name, field in fields.items():
+        with suppress(SourceError):
+            found.append(Measure(name, now.number(field)))
+    return tuple(found)
 
 
 def plausible_c(reading: GpuReading, field: str) -> int:

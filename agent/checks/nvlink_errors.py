@@ -8,6 +8,7 @@ of nvmlDeviceGetNvLinkErrorCounter (CRC data, ECC data) are never read: they gro
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -16,7 +17,7 @@ from agent.checks.gpus import GpuSlot, judge_readings
 from agent.checks.nvlink_links import no_nvlink
 from agent.checks.registry import Limits, check
 from agent.errors import BaselineOnly, ParseError
-from agent.model import Finding, ServingClass, Verdict
+from agent.model import Finding, Measure, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
 from agent.sources.counters import CounterDelta
@@ -66,7 +67,13 @@ def _judge(slot: GpuSlot, sources: Sources, now: GpuReading, limits: ErrorLimits
         raise ParseError("NVML gives no NVLink counters, or not the same number for each kind")
     if min(min(by_link) for by_link in values.values()) < 0:
         raise ParseError("an NVLink counter reads less than zero")
-    growth = _growth(sources, now, values, limits)
+    totals = tuple(
+        Measure("nvlink_errors_total", sum(by_link), KINDS[kind].lower()) for kind, by_link in values.items()
+    )
+    return replace(_judged(slot, _growth(sources, now, values, limits), limits), measures=totals)
+
+
+def _judged(slot: GpuSlot, growth: dict[tuple[str, int], CounterDelta], limits: ErrorLimits) -> Finding:
     storms = {at: d for at, d in growth.items() if at[0] == "crc_errors" and d.per_second >= limits.crc_per_s}
     if storms:
         return _finding(slot, Verdict.FAIL, _described(storms), growth, ServingClass.HARD)

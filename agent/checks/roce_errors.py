@@ -7,7 +7,7 @@ https://enterprise-support.nvidia.com/s/article/understanding-mlx5-linux-counter
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from agent.checks import advice
 from agent.checks.ports import judge_ports, not_roce, port_path, subject_of
 from agent.checks.registry import Limits, check
 from agent.errors import BaselineOnly, DeviceAbsent, NotSupported, ParseError, SourceUnavailable
-from agent.model import Finding, ServingClass, Verdict
+from agent.model import Finding, Measure, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
 from agent.sources import Sources
 from agent.sources.counters import CounterDelta
@@ -69,9 +69,10 @@ class RoceLimits(Limits):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Growth of the counters of one port, and the optional ones that it does not have."""
+    """Growth and totals of the counters of one port, and the optional ones that it does not have."""
 
     deltas: dict[str, CounterDelta]
+    totals: dict[str, int]
     missing: tuple[str, ...]
 
 
@@ -94,9 +95,16 @@ def roce_errors(sources: Sources, profile: NodeProfile, limits: RoceLimits) -> I
     """No link fault may be counted within the window, and no error may come faster than its rate."""
     discards = f"rx_prio{profile.fabric.roce.priority}_discards"
     yield from judge_ports(
-        profile, lambda port: _judge(port, _growth(sources, port, discards, limits), discards, limits),
+        profile, lambda port: _measured(port, _growth(sources, port, discards, limits), discards, limits),
         absent="see nic.present",
     )  # fmt: skip
+
+
+def _measured(port: NicPort, growth: Growth, discards: str, limits: RoceLimits) -> Finding:
+    totals = tuple(
+        Measure(f"roce_{name.rsplit('/', 1)[-1]}_total", value) for name, value in growth.totals.items()
+    )
+    return replace(_judge(port, growth, discards, limits), measures=totals)
 
 
 def _judge(port: NicPort, growth: Growth, discards: str, limits: RoceLimits) -> Finding:
@@ -137,7 +145,7 @@ def _growth(sources: Sources, port: NicPort, discards: str, limits: RoceLimits) 
             first = first or cause
     if first is not None:
         raise first
-    return Growth(deltas, missing)
+    return Growth(deltas, values, missing)
 
 
 def _values(

@@ -71,8 +71,20 @@ def _hurt(check: Check, path: str, value: Any) -> None:
     assert others <= {Verdict.PASS}, f"{check.id} with {path} = {value!r} touched others"
 
 
+#: Read only for dashboards: without it the metric is missing, and the verdict rests on the rest.
+#: (gpu.thermal_margin judges the temperature too, but only against a margin that is not credible.)
+FOR_DASHBOARDS = {
+    ("gpu.power_limit", "power.draw_w"),
+    ("gpu.power_limit", "power.gpu_utilization_percent"),
+    ("gpu.power_limit", "power.sm_clock_mhz"),
+    ("gpu.thermal_margin", "thermal.memory_temperature_c"),
+    ("gpu.thermal_margin", "thermal.temperature_c"),
+}
 NVML_READS = [
-    (c, path) for c in CHECKS.values() for path in sorted(_reads(c)) if path.startswith("nvml.gpus.3.")
+    (c, path)
+    for c in CHECKS.values()
+    for path in sorted(_reads(c))
+    if path.startswith("nvml.gpus.3.") and (c.id, path.removeprefix("nvml.gpus.3.")) not in FOR_DASHBOARDS
 ]
 FILE_READS = [
     (c, path)
@@ -100,6 +112,16 @@ def test_the_reads_are_what_the_checks_are_about() -> None:
 def test_no_refused_nvml_value_passes(check: Check, path: str) -> None:
     for value in BAD_NVML:
         _hurt(check, path, value)
+
+
+@pytest.mark.parametrize(("id_", "field"), sorted(FOR_DASHBOARDS))
+def test_a_refused_measure_is_left_out_and_no_other(id_: str, field: str) -> None:
+    everything = _findings_after(CHECKS[id_], h200_node(), "nvml.gpus.0.power.draw_w", 70.0)["gpu3"].measures
+    for value in BAD_NVML[:-2]:
+        found = _findings_after(CHECKS[id_], h200_node(), f"nvml.gpus.3.{field}", value)["gpu3"]
+        assert found.verdict is Verdict.PASS
+        assert set(found.measures) < set(everything)
+        assert len(found.measures) == len(everything) - 1
 
 
 @pytest.mark.parametrize(("check", "path"), FILE_READS, ids=_ids)

@@ -9,7 +9,7 @@ from runner_kit import result, snapshot
 
 from agent import __version__
 from agent.metrics import GateSample, render_metrics
-from agent.model import Finding, GateState, Snapshot, Verdict
+from agent.model import GateState, Measure, Snapshot, Verdict
 
 P, F = Verdict.PASS, Verdict.FAIL
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -28,10 +28,6 @@ def page(shot: Snapshot, *gates: GateSample, journal_healthy: bool | None = None
 
 def labelled(samples: Samples, name: str, **labels: str) -> float:
     return samples[name, tuple(sorted(labels.items()))]
-
-
-def margin(subject: str, observed: float, verdict: Verdict, raw: Verdict) -> Finding:
-    return Finding(subject, raw, "margin", observed=observed, unit="C")
 
 
 def test_gates() -> None:
@@ -67,9 +63,17 @@ def test_the_agent_itself() -> None:
     assert labelled(samples, "nodegate_build_info", **build) == 1
 
 
-def test_the_margin_of_a_gpu_is_shown_only_as_read_now() -> None:
-    now = replace(result("gpu.thermal_margin", "gpu3", P), finding=margin("gpu3", 20, P, P))
-    held = replace(result("gpu.thermal_margin", "gpu4", F, raw=P), finding=margin("gpu4", -4, F, F))
-    samples = page(snapshot(now, held))
+def test_what_checks_measured_is_shown_while_it_is_fresh() -> None:
+    heat = (Measure("gpu_temperature_celsius", 64), Measure("gpu_tlimit_margin_celsius", 20))
+    errors = (Measure("nvlink_errors_total", 3, "replay"), Measure("nvlink_errors_total", 0, "crc"))
+    now = replace(result("gpu.thermal_margin", "gpu3", P), measures=heat)
+    links = replace(result("nvlink.errors", "gpu3", P), measures=errors)
+    port = replace(result("roce.errors", "mlx5_0/1", P), measures=(Measure("roce_symbol_error_total", 12),))
+    old = replace(result("gpu.thermal_margin", "gpu4", P), measures=heat, measured_mono_s=1.0)
+    samples = page(snapshot(now, links, port, old))
+    assert labelled(samples, "nodegate_gpu_temperature_celsius", gpu="3") == 64
     margins = {key[1]: v for key, v in samples.items() if key[0] == "nodegate_gpu_tlimit_margin_celsius"}
     assert margins == {(("gpu", "3"),): 20}
+    assert labelled(samples, "nodegate_nvlink_errors_total", gpu="3", kind="replay") == 3
+    assert labelled(samples, "nodegate_nvlink_errors_total", gpu="3", kind="crc") == 0
+    assert labelled(samples, "nodegate_roce_symbol_error_total", device="mlx5_0", port="1") == 12
