@@ -1,5 +1,4 @@
-"""An engine for demonstrations and tests with the interface of a vLLM server: everything it says is
-SIMULATED.
+"""An engine for demonstrations and tests with a vLLM server's interface: all that it says is SIMULATED.
 
 Two processes as in vLLM: this API server and a core that makes the tokens. So faults look as they do there:
 when the core hangs, /health stays 200 and completions hang; when it is killed, requests get 500 and the

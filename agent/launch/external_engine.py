@@ -34,8 +34,7 @@ async def watch_external(
 
 
 async def _until_lost(monitor: EngineMonitor) -> None:
-    """Until health was refused in several polls in a row; one that is late is no loss, the canary judges
-    it."""
+    """Until health was refused in several polls in a row; a late answer is left to the canary."""
     failed = 0
     while failed < LOST_AFTER:
         await asyncio.sleep(monitor.poll_period_s)

@@ -59,9 +59,11 @@ class LaunchPlan:
         return {**self.env, **self.secrets}
 
     def launch_hash(self) -> str:
-        """A hash of all that the profile decides. Inherited variables are left out: an agent restarted from
-        another
-        shell must not take its own engine for a different one."""
+        """A hash of all that the profile decides.
+
+        Inherited variables are left out: an agent restarted from another shell must not take its own engine
+        for a different one.
+        """
         decided = {k: v for k, v in self.process_env().items() if k not in self.inherited}
         parts = [list(self.argv), sorted(decided.items()), self.working_dir]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

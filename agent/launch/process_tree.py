@@ -49,10 +49,10 @@ class ProcessTree:
         return [stat for stat in members.values() if not stat.dead]
 
     def _sessions(self, stats: dict[int, ProcessStat]) -> set[int]:
-        """Sessions that are the engine's: those of known members, for a session that never was empty is
-        still the same.
+        """Sessions that are the engine's: those that a known member is in.
 
-        The kernel gives a session's number out again only when the session is empty.
+        The kernel gives a session's number out again only when the session is empty, so one with a member
+        still in it is the same as ever.
         """
         sessions = {stat.session for stat in stats.values() if stat.key in self.known}
         root_now = stats.get(self.root[0])

@@ -204,9 +204,7 @@ class ProcessGroupSupervisor:
         return EngineRun(known[-1][0], self._clock.mono_s(), tree) if alive else None
 
     async def processes(self, run: EngineRun) -> list[ProcessStat]:
-        """Its living processes. Ended ones are reaped only now that the tree has seen them, for a zombie
-        still names its session.
-        """
+        """Its living processes; ended ones are reaped, but not before the tree has seen their session."""
         try:
             alive = run.tree.update(await _table())
         except TimeoutError:  # too loaded a machine: what was alive at the last look still counts as alive
