@@ -63,18 +63,31 @@ def show_status(status: Mapping[str, Any]) -> None:
         out.line("The agent's main loop does not beat: nothing below is current.", "bold red")
     node, mode = status.get("node", "-"), status.get("mode", "-")
     out.line(f"node {node}, mode {mode}, profile {str(status.get('profile_hash', ''))[:16]}")
-    maintenance = (status.get("holds") or {}).get("maintenance")
-    if maintenance:
-        out.line(
-            f"MAINTENANCE since {clock_time(maintenance['since_wall_s'])}: {maintenance['reason']}",
-            "bold magenta",
-        )
+    _show_holds(out, status)
     for problem in status.get("problems", []):
         out.line(f"PROBLEM: {problem}", "bold red")
     out.line()
     out.table(("engine", "gate", "ready", "for", "process", "why"), [_gate_row(g) for g in status["gates"]])
     _show_reasons(out, status["gates"])
     _show_results(out, status["results"])
+
+
+def _show_holds(out: Any, status: Mapping[str, Any]) -> None:
+    """What operators have decided; nobody should find it out by surprise."""
+    holds = status.get("holds") or {"maintenance": None, "waivers": []}
+    if held := holds["maintenance"]:
+        since = clock_time(held["since_wall_s"])
+        out.line(f"MAINTENANCE since {since} by {held['who']}: {held['reason']}", "bold magenta")
+    for gate in status["gates"]:
+        if force := gate["force_open"]:
+            until = clock_time(force["until_wall_s"])
+            out.line(
+                f"FORCE-OPEN {gate['engine']} until {until} by {force['who']}: {force['reason']}", "bold red"
+            )
+    for waiver in holds["waivers"]:
+        until = clock_time(waiver["until_wall_s"])
+        of = f"{waiver['check']} {waiver['subject']}"
+        out.line(f"WAIVED {of} until {until} by {waiver['who']}: {waiver['reason']}", "yellow")
 
 
 def _gate_row(gate: Mapping[str, Any]) -> tuple[object, ...]:

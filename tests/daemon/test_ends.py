@@ -1,4 +1,4 @@
-"""How `nodegate run` ends and what a next one finds: signals, SIGKILL, garbled holds, no place to stand on."""
+"""How `nodegate run` ends and what the next one finds: signals, SIGKILL, garbled holds, no room."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -89,6 +90,8 @@ def test_waive_and_force_open_from_the_command_line(running: DaemonRig) -> None:
     assert cli(running, "waive", "gpu.ecc", "gpu3", "--for", "0s", "--reason", "over").returncode == 0
     assert cli(running, "gate", "force-open", "glm", "--for", "1m", "--reason", "drill").returncode == 0
     assert running.gate("glm")["force_open"]["reason"] == "drill"
+    assert re.search(r"FORCE-OPEN glm until .* by uid \d+: drill", cli(running, "status").stdout)
+    assert b"FORCE-OPEN glm" in running.get("/")[1]
     assert cli(running, "gate", "clear", "glm", "--reason", "over").returncode == 0
     assert running.gate("glm")["force_open"] is None
     assert running.ready()
