@@ -1,9 +1,14 @@
 """Shared helpers in tests/support become plain modules, and the environment is kept out of tests."""
 
+import ctypes
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+PR_SET_CHILD_SUBREAPER = 36
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
@@ -15,3 +20,32 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_foreign_orphans() -> Iterator[None]:
+    """A controller makes this process the parent of its engines' orphans: not for the tests after it."""
+    yield
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    for pid in _zombies():
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _zombies() -> list[int]:
+    """Children of this process that have ended and that nobody has waited for."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            children = (task / "children").read_text().split()
+        except OSError:
+            continue  # the thread has ended meanwhile
+        found += [int(pid) for pid in children if _state(pid) == "Z"]
+    return found
+
+
+def _state(pid: str) -> str:
+    """The state letter in /proc/PID/stat; empty for a process that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""

@@ -14,7 +14,7 @@ from daemon_rig import DaemonRig, wait_until
 from agent.journal_store import read_history
 
 KILLS = 20
-LONGEST_LIFE_S = 4.0
+LONGEST_LIFE_S = 2.5
 #: What a result may be older than the agent's life by: it is read before it is shown.
 SLACK_S = 0.5
 

@@ -59,14 +59,24 @@ def start(node: NvmlFile, library: Path) -> Iterator[Callable[..., NvmlProcess]]
     assert children() == []
 
 
+#: Children that other tests of the same session have left: not ours to judge.
+_others: set[int] = set()
+
+
+@pytest.fixture(autouse=True)
+def _know_the_others() -> None:
+    _others.clear()
+    _others.update(children())
+
+
 @pytest.fixture
 def nvml(start: Callable[..., NvmlProcess]) -> NvmlProcess:
     return start()
 
 
 def children() -> list[int]:
-    """PIDs of this process's NVML children, zombies too."""
-    return [child.pid for child in psutil.Process().children()]
+    """PIDs of this process's children since the test began, zombies too."""
+    return [child.pid for child in psutil.Process().children() if child.pid not in _others]
 
 
 @pytest.fixture(name="children")
