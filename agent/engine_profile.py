@@ -82,9 +82,6 @@ class EngineGate(Part):
     drain_grace_s: float = Field(
         10.0, description="Seconds between closing the gate and stopping the engine", ge=0
     )
-    require_checklist: bool = Field(
-        False, description="Admission needs a passed checklist since the last change"
-    )
 
 
 class Engine(Part):

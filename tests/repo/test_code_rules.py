@@ -17,7 +17,17 @@ LONGEST_TEST = 500
 LONGEST_BODY = 40
 
 #: What a check may import: its own world and the pure parts of the standard library.
-PURE = {"__future__", "collections", "dataclasses", "enum", "functools", "importlib", "itertools", "math"} | {
+PURE = {
+    "__future__",
+    "collections",
+    "contextlib",
+    "dataclasses",
+    "enum",
+    "functools",
+    "importlib",
+    "itertools",
+    "math",
+} | {
     *("operator", "pkgutil", "re", "statistics", "typing", "pydantic", "agent"),
 }
 TOUCHES_FILES = {"read_text", "read_bytes", "write_text", "write_bytes"} | {
