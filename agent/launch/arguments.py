@@ -30,13 +30,30 @@ def has_flag(arguments: Sequence[str], flag: str) -> bool:
     return any(_spelled(argument)[0] == flag for argument in arguments)
 
 
+def flag_values(arguments: Sequence[str], flag: str) -> list[str]:
+    """Every value of a flag that takes one or more, wherever it is given."""
+    return [text for _, text in _values(arguments, flag)]
+
+
 def masked(arguments: Sequence[str], flag: str, shown: str = "***") -> list[str]:
-    """The arguments with the flag's value hidden."""
+    """The arguments with all of the flag's values hidden."""
     result = list(arguments)
+    for at, value in _values(arguments, flag):
+        result[at] = f"{result[at].removesuffix(value)}{shown}"
+    return result
+
+
+def _values(arguments: Sequence[str], flag: str) -> list[tuple[int, str]]:
+    """Index and text of each value: what follows `=`, or all that follows up to the next flag."""
+    found: list[tuple[int, str]] = []
+    follows = False
     for i, argument in enumerate(arguments):
         name, value = _spelled(argument)
-        if name == flag and value is not None:
-            result[i] = f"{argument.partition('=')[0]}={shown}"
-        elif name == flag and i + 1 < len(arguments):
-            result[i + 1] = shown
-    return result
+        if name == flag:
+            follows = value is None
+            found += [(i, value)] if value is not None else []
+        elif argument.startswith("--"):
+            follows = False
+        elif follows:
+            found.append((i, argument))
+    return found

@@ -8,12 +8,12 @@ between the two are lost.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 MAX_BYTES = 32 * 1024 * 1024
 TAIL_BYTES = 256 * 1024
+_BLOCK_BYTES = 1024 * 1024
 #: Shorter values would blot out ordinary words.
 MIN_SECRET_CHARS = 4
 
@@ -39,9 +39,10 @@ class EngineLog:
     def bound(self) -> bool:
         """Move the content to the older part when it is too long; whether it did."""
         try:
-            if self.path.stat().st_size <= self.max_bytes:
+            size = self.path.stat().st_size
+            if size <= self.max_bytes:
                 return False
-            shutil.copyfile(self.path, self.path.with_name(self.path.name + ".1"))
+            self._keep_end(size)
         except FileNotFoundError:
             return False
         finally:
@@ -49,20 +50,33 @@ class EngineLog:
             self._truncate_if_long()
         return True
 
+    def _keep_end(self, size: int) -> None:
+        """Copy the newest `max_bytes`; never more, however fast the engine writes on meanwhile."""
+        with self.path.open("rb") as source, self.path.with_name(self.path.name + ".1").open("wb") as target:
+            source.seek(size - self.max_bytes)
+            left = self.max_bytes
+            while left > 0 and (block := source.read(min(left, _BLOCK_BYTES))):
+                target.write(block)
+                left -= len(block)
+
     def _truncate_if_long(self) -> None:
         if self.path.exists() and self.path.stat().st_size > self.max_bytes:
             os.truncate(self.path, 0)
 
     def tail(self, lines: int) -> list[str]:
         """The last lines, control characters and secrets taken out."""
+        # Read from further back, so that no secret is cut in two and shown by half.
+        margin = max((len(secret.encode()) for secret in self.secrets), default=0)
         try:
             with self.path.open("rb") as file:
-                file.seek(max(0, self.path.stat().st_size - TAIL_BYTES))
-                text = file.read(TAIL_BYTES).decode("utf-8", "replace")
+                start = max(0, self.path.stat().st_size - TAIL_BYTES - margin)
+                file.seek(start)
+                text = file.read(TAIL_BYTES + margin).decode("utf-8", "replace")
         except OSError:  # not started yet, or removed by hand: there is nothing to show
             return []
         for secret in self.secrets:
             text = text.replace(secret, "***")
+        text = text[margin:] if start else text
         shown = [
             "".join(c if c.isprintable() or c == "\t" else " " for c in line) for line in text.splitlines()
         ]

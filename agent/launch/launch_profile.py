@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.errors import LaunchError
-from agent.launch.arguments import flag_value, has_flag
+from agent.launch.arguments import flag_value, flag_values, has_flag
 from agent.launch.env_file import read_env_file
 from agent.launch.gpu_pins import gpu_env, slot_gpus
 from agent.launch.nccl_env import nccl_env
@@ -53,6 +53,12 @@ class LaunchPlan:
         """The key that the engine asks its clients for, if any."""
         given = flag_value(self.argv, "--api-key")
         return given or self.secrets.get(API_KEY) or self.env.get(API_KEY) or None
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Values that must not be shown when the engine prints them."""
+        keys = (*flag_values(self.argv, "--api-key"), self.env.get(API_KEY, ""))
+        return (*self.secrets.values(), *(key for key in keys if key))
 
     def process_env(self) -> dict[str, str]:
         """What the process gets."""

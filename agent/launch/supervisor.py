@@ -1,9 +1,8 @@
 """Starting, watching, adopting and ending an engine as a process group of the agent.
 
 `Supervisor` is the interface that a systemd unit can stand behind too. `ProcessGroupSupervisor` needs no
-systemd: the engine gets a session of its own and the agent is made the reaper of orphans
-(PR_SET_CHILD_SUBREAPER), so that worker processes which outlive their API server come to it instead of to
-init.
+systemd: the engine gets a session of its own and the agent is made the reaper of orphans (reaper.py), so that
+workers which outlive their API server come to it instead of to init.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from agent.launch.process_tree import ProcessTree
 from agent.launch.reaper import become_reaper, reap
 from agent.launch.run_record import RunFile, RunRecord
 from agent.launch.spare_thread import in_spare_thread
+from agent.launch.strays import StrayFinder
 from agent.sources.clock import LiveClock
 from agent.sources.processes import ProcessStat, ended, marked, process, processes
 
@@ -101,6 +101,7 @@ class ProcessGroupSupervisor:
         # may have engines of the same name.
         home = hashlib.sha256(str(state_dir.resolve()).encode()).hexdigest()[:12]
         self._mark = f"{engine}@{home}:"
+        self._strays = StrayFinder(f"{MARKER}={self._mark}", LOOK_DEADLINE_S)
 
     async def start(self, plan: LaunchPlan) -> EngineRun:
         """Start the engine in a session of its own."""
@@ -115,7 +116,7 @@ class ProcessGroupSupervisor:
             started_mono_s=started,
         )
         self._file.save(record)  # before the start: an agent killed in between finds the engine by its mark
-        self._log.hide(plan.secrets.values())
+        self._log.hide(plan.hidden)
         child = await self._spawned(plan, {**plan.process_env(), MARKER: self._mark + token})
         root = process(child.pid)
         if root is None:  # only a reaped child has no entry, and nothing has reaped it yet
@@ -179,7 +180,7 @@ class ProcessGroupSupervisor:
         if record.launch_hash != plan.launch_hash():
             return None
         become_reaper()
-        self._log.hide(plan.secrets.values())
+        self._log.hide(plan.hidden)
         tree = ProcessTree(root.key, known=record.members)
         tree.update([root])
         return EngineRun(root.pid, record.started_mono_s, tree, adopted=True, record=record)
@@ -206,7 +207,9 @@ class ProcessGroupSupervisor:
     async def processes(self, run: EngineRun) -> list[ProcessStat]:
         """Its living processes; ended ones are reaped, but not before the tree has seen their session."""
         try:
-            alive = run.tree.update(await _table())
+            table = await _table()
+            run.tree.remember(await self._strays.find(table, run.tree.known))
+            alive = run.tree.update(table)
         except TimeoutError:  # too loaded a machine: what was alive at the last look still counts as alive
             return [stat for stat in run.tree.members.values() if not stat.dead]
         for stat in run.tree.members.values():

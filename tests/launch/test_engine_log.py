@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agent.launch.engine_log import EngineLog
+from agent.launch.engine_log import TAIL_BYTES, EngineLog
 
 
 def test_it_is_bounded_while_the_engine_writes(tmp_path: Path) -> None:
@@ -43,3 +43,19 @@ def test_last_words_prefer_an_error(tmp_path: Path) -> None:
     assert log.last_words() == "ERROR out of memory"
     log.path.write_text("INFO a\n" + "b" * 500 + "\n")
     assert log.last_words() == "b" * 197 + "..."
+
+
+def test_the_older_part_is_bounded_too(tmp_path: Path) -> None:
+    log = EngineLog(tmp_path / "a.log", max_bytes=1000)
+    log.path.write_bytes(b"old " * 5000 + b"new")  # what an engine can write between two looks
+    assert log.bound()
+    older = log.path.with_name("a.log.1").read_bytes()
+    assert len(older) == 1000 and older.endswith(b"old new")
+    assert log.path.stat().st_size == 0
+
+
+def test_no_half_of_a_secret_is_shown_where_the_tail_begins(tmp_path: Path) -> None:
+    log = EngineLog(tmp_path / "a.log")
+    log.hide(["first-half-second-half"])
+    log.path.write_text("first-half-second-half" + "x" * (TAIL_BYTES - 11))
+    assert "half" not in "".join(log.tail(10))
