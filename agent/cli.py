@@ -6,7 +6,11 @@ Exit codes: 0 pass, 1 a check failed, 2 something is unknown, 3 could not run (b
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
+import io
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -24,6 +28,9 @@ EXIT_COULD_NOT_RUN = 3
 EXIT_INTERRUPTED = 130
 #: What a shell reports of a program that a closed pipe ended (128 + SIGPIPE).
 EXIT_PIPE_CLOSED = 141
+
+#: What writing to stdout fails with when its file system or terminal is gone.
+_OUTPUT_LOST = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EBADF})
 
 #: Command -> the module in agent.commands that registers it, in the order of `--help`.
 COMMANDS: dict[str, str] = {
@@ -78,7 +85,27 @@ def _global_options(
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command line and exit with its code."""
+    _mend_streams()
     sys.exit(run_command_line(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _mend_streams() -> None:
+    """Give a closed stream /dev/null, and have text that the terminal's encoding lacks shown as an escape.
+
+    A descriptor 0, 1 or 2 that stayed closed would be given to the next file or socket, and what is meant
+    for a person would be written into it.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the kernel gives out the lowest number that is free
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 (kept until the process ends)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run_command_line(words: list[str]) -> int:
@@ -100,6 +127,11 @@ def run_command_line(words: list[str]) -> int:
         return EXIT_PIPE_CLOSED
     except AgentError as error:
         return _failed(str(error), debug)
+    except OSError as cause:
+        if cause.errno not in _OUTPUT_LOST or cause.filename is not None:
+            return _failed(f"internal error: {type(cause).__name__}: {cause}; --debug shows where", debug)
+        _forget_stdout()
+        return _failed(f"the output cannot be written: {cause.strerror}", debug)
     # The edge of the program: a defect must still end in one line and the code for "could not run".
     except Exception as defect:  # noqa: BLE001
         return _failed(f"internal error: {type(defect).__name__}: {defect}; --debug shows where", debug)
@@ -121,16 +153,22 @@ def _usage_error(usage: typer.TyperException) -> int:
         context = getattr(usage, "ctx", None)
         path = context.command_path if context is not None else "nodegate"
         text = f"nodegate: {_one_line(text)} (see `{path} --help`)"
-    sys.stderr.write(f"{text}\n")
+    _say_error(text)
     return EXIT_COULD_NOT_RUN
 
 
 def _failed(text: str, debug: bool) -> int:
     """One line on stderr, with the traceback above it when asked for."""
-    if debug:
-        traceback.print_exc()
-    sys.stderr.write(f"nodegate: {_one_line(text)}\n")
+    trace = traceback.format_exc() if debug else ""
+    _say_error(f"{trace}nodegate: {_one_line(text)}")
     return EXIT_COULD_NOT_RUN
+
+
+def _say_error(text: str) -> None:
+    """Write to stderr; where nobody can be told, the exit code must still be right."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def _one_line(text: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import typer
@@ -135,3 +137,29 @@ def test_a_closed_pipe_ends_quietly() -> None:
 
 def test_a_missing_profile_says_what_to_do() -> None:
     assert "name one with --profile FILE" in complaint(nodegate("check", "--node", "."))
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_closed_streams_change_no_exit_code(closed: str) -> None:
+    for words, code in (("--version", 0), ("check --nod", 3)):
+        line = f'exec "$0" {words} {closed}'
+        answer = subprocess.run(["sh", "-c", line, str(NODEGATE)], capture_output=True, timeout=60)
+        assert answer.returncode == code, (words, answer.stderr)
+
+
+def test_an_output_that_cannot_be_written_is_one_line() -> None:
+    line = 'exec "$0" --version >/dev/full'
+    answer = subprocess.run(["sh", "-c", line, str(NODEGATE)], capture_output=True, text=True, timeout=60)
+    assert (answer.returncode, answer.stderr) == (
+        3,
+        "nodegate: the output cannot be written: No space left on device\n",
+    )
+
+
+def test_text_that_the_encoding_lacks_is_shown_as_an_escape(tmp_path: Path) -> None:
+    node = shutil.copytree(ROOT / "agent/demo_nodes/h200-roce", tmp_path / "node")
+    profile = node / "profile.yaml"
+    profile.write_text(profile.read_text().replace("node: h200-roce", "node: \N{BLACK STAR}"))
+    answer = nodegate("check", "--node", str(node), "--only", "gpu.model", PYTHONIOENCODING="ascii")
+    assert answer.returncode == 0, answer.stderr
+    assert "\\u2605: PASS" in answer.stdout
