@@ -83,13 +83,13 @@ def marked(prefix: str, proc: Path = PROC) -> list[ProcessStat]:
     Reads `environ`, which hangs on a process whose memory lock is held: call it in a thread that may be
     given up.
     """
-    wanted = prefix.encode()
-    found = []
-    for stat in processes(proc):
-        try:
-            variables = (proc / str(stat.pid) / "environ").read_bytes().split(b"\0")
-        except OSError:  # ended meanwhile, or another user's
-            continue
-        if any(variable.startswith(wanted) for variable in variables):
-            found.append(stat)
-    return found
+    return [stat for stat in processes(proc) if carries(stat, prefix, proc)]
+
+
+def carries(stat: ProcessStat, prefix: str, proc: Path = PROC) -> bool:
+    """Whether one process was started with such a variable. It may hang as `marked` may."""
+    try:
+        variables = (proc / str(stat.pid) / "environ").read_bytes().split(b"\0")
+    except OSError:  # ended meanwhile, or another user's
+        return False
+    return any(variable.startswith(prefix.encode()) for variable in variables)

@@ -97,6 +97,23 @@ def test_a_child_that_leaves_the_session_is_ended_too(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_daemon_that_got_away_before_the_first_look_is_ended_too(tmp_path: Path) -> None:
+    """It forks twice and leaves the session at once: by session and parent it is nobody's any more."""
+
+    async def scenario() -> None:
+        boss = supervisor(tmp_path)
+        run = await boss.start(plan(ESCAPING, str(tmp_path / "pids"), "0"))
+        root, daemon = await until_file(tmp_path / "pids", 2)
+        async with asyncio.timeout(30):
+            while process(daemon).ppid != os.getpid():  # type: ignore[union-attr]  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert await boss.stop(run, 0.3) == ()
+        assert not alive(root) and not alive(daemon)
+        assert process(root) is None and process(daemon) is None
+
+    asyncio.run(scenario())
+
+
 def test_a_tree_that_forks_while_it_is_killed(tmp_path: Path) -> None:
     forking = """
         import os, signal, time
