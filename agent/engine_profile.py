@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agent.profile_types import Part, Port, Slot
+from agent.profile_types import Host, Part, Port, Slot
 
 
 class Canary(Part):
@@ -88,7 +88,7 @@ class Engine(Part):
     """One inference engine on the node, with its own gate."""
 
     gpus: list[Slot] = Field(description="GPU slots that this engine owns; empty = no GPU (CPU engine)")
-    host: str = Field("127.0.0.1", description="Address at which the engine listens")
+    host: Host = Field("127.0.0.1", description="Address at which the engine listens")
     port: Port = Field(description="Port at which the engine listens")
     agent_check_port: Port | None = Field(None, description="Port of the HAProxy agent check of this engine")
     launch: Launch = Field(default_factory=Launch, description="How it is started (mode manage)")

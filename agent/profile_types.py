@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class Part(BaseModel):
@@ -13,6 +15,23 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.(?!-)[A-Za-z0-9_-]{1,63})*")
+_LONGEST_HOST = 253
+
+
+def _host(text: str) -> str:
+    """An IPv4 or IPv6 address or a host name, as it stands in a URL."""
+    try:
+        if "%" not in text:
+            ipaddress.ip_address(text)
+            return text
+    except ValueError:
+        if len(text) <= _LONGEST_HOST and _HOST_NAME.fullmatch(text):
+            return text
+    raise ValueError("write an IP address or a host name, without brackets, zone or port")
+
+
+Host = Annotated[str, AfterValidator(_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Slot = Annotated[int, Field(ge=0, le=63)]
 Priority = Annotated[int, Field(ge=0, le=7)]

@@ -21,6 +21,8 @@ from agent.sources import EngineObservation, Engines
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 ERROR_EXCERPT_CHARS = 160
+#: Before the second try of a request whose connection was refused or broke.
+RETRY_PAUSE_S = 0.1
 
 
 class EngineBoard(Engines):
@@ -178,7 +180,7 @@ class EngineClient:
 
     def __init__(self, host: str, port: int, *, api_key: str | None = None) -> None:
         """Prepare; nothing is connected yet."""
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        headers = {b"Authorization": f"Bearer {api_key}".encode()} if api_key else {}
         self._client = httpx.AsyncClient(
             base_url=base_url(host, port),
             headers=headers,
@@ -221,20 +223,30 @@ class EngineClient:
     async def _fetch(
         self, method: str, path: str, deadline_s: float, sent: dict[str, Any] | None = None
     ) -> tuple[int, bytes]:
-        """One request: status and body."""
+        """One request: status and body. One broken connection is no evidence, so it is tried twice."""
+        try:
+            async with asyncio.timeout(deadline_s):
+                try:
+                    return await self._exchange(method, path, sent)
+                except SourceUnavailable:
+                    await asyncio.sleep(RETRY_PAUSE_S)
+                    return await self._exchange(method, path, sent)
+        except TimeoutError as cause:
+            raise SourceTimeout(f"{path} gave no answer in {deadline_s:g} s") from cause
+
+    async def _exchange(self, method: str, path: str, sent: dict[str, Any] | None) -> tuple[int, bytes]:
         body = bytearray()
         try:
-            async with (
-                asyncio.timeout(deadline_s),
-                self._client.stream(method, path, json=sent) as answer,
-            ):
+            async with self._client.stream(method, path, json=sent) as answer:
                 async for chunk in answer.aiter_bytes():
                     body += chunk
                     if len(body) > MAX_ANSWER_BYTES:
                         raise ParseError(f"{path} answers with more than {MAX_ANSWER_BYTES} bytes")
                 return answer.status_code, bytes(body)
-        except TimeoutError as cause:
-            raise SourceTimeout(f"{path} gave no answer in {deadline_s:g} s") from cause
+        except httpx.LocalProtocolError as cause:  # its text would show the key
+            raise SourceUnavailable(f"{path} cannot be asked for: the API key is no header value") from cause
         except (httpx.HTTPError, httpx.StreamError, OSError) as cause:
             text = str(cause) or type(cause).__name__
             raise SourceUnavailable(f"{path} cannot be reached: {text}") from cause
+        except ValueError as cause:  # e.g. a header or a model's name with what no text can hold
+            raise ParseError(f"{path} cannot be read: {cause}") from cause
