@@ -63,6 +63,8 @@ class Daemon:
         self._given.relay.connect(self.parts.runner.trigger)
         self.parts.gates.load_holds()
         with self._signals(loop):
+            # An interrupt from before these handlers has cancelled this task: let it end, nothing is started.
+            await asyncio.sleep(0)
             self._serve(loop)
             self._say("start", f"nodegate runs on {self.parts.node}, profile {self.parts.loaded.hash[:16]}")
             self._notifier.ready(f"mode {self.parts.loaded.profile.mode}")

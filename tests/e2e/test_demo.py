@@ -101,6 +101,7 @@ def test_a_fault_closes_and_reopens_the_gate(tmp_path: Path) -> None:
         terminal.read_until(r"why +nvlink\.links gpu5: .*\n.* do +\S+")
         terminal.read_until(r"--- it is back ---")
         terminal.read_until(r"failed -> serving +/readyz 200")
+        terminal.process.send_signal(signal.SIGINT)  # it would go on for some seconds
         assert terminal.read_to_end() == 0
     assert terminal.text.startswith("SIMULATED")
     assert "all of this was SIMULATED" in terminal.text

@@ -19,6 +19,7 @@ LONGEST_BODY = 40
 #: What a check may import: its own world and the pure parts of the standard library.
 PURE = {
     "__future__",
+    "agent",
     "collections",
     "contextlib",
     "dataclasses",
@@ -27,11 +28,24 @@ PURE = {
     "importlib",
     "itertools",
     "math",
-} | {
-    *("operator", "pkgutil", "re", "statistics", "typing", "pydantic", "agent"),
+    "operator",
+    "pkgutil",
+    "pydantic",
+    "re",
+    "statistics",
+    "typing",
 }
-TOUCHES_FILES = {"read_text", "read_bytes", "write_text", "write_bytes"} | {
-    *("iterdir", "glob", "rglob", "unlink", "mkdir", "stat"),
+TOUCHES_FILES = {
+    "glob",
+    "iterdir",
+    "mkdir",
+    "read_bytes",
+    "read_text",
+    "rglob",
+    "stat",
+    "unlink",
+    "write_bytes",
+    "write_text",
 }
 
 
