@@ -44,16 +44,18 @@ class Story:
         return any(turn.opened for turn in self.turns)
 
     def scene(self, text: str) -> None:
-        """A step of the scenario."""
-        self._say(f"--- {text} ---", "bold cyan")
+        """A step of the scenario; none is told once the daemon is ending."""
+        if not self._ending:
+            self._say(f"--- {text} ---", "bold cyan")
 
     def end(self, text: str) -> None:
         """The last scene: what checks say of an engine that is being stopped is no news."""
-        self._ending = True
         self.scene(text)
+        self._ending = True
 
     def take(self, publication: Publication) -> None:
         """Tell what is new in a publication."""
+        self._ending = self._ending or any(record.shutting_down for record in publication.records.values())
         results = publication.snapshot.results if publication.snapshot else {}
         if self.opened and not self._ending:
             for line in changed_results(self._results, results):
