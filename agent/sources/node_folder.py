@@ -22,6 +22,10 @@ from agent.sources.node_model import NET, NodeMeta, NvmlDocument, is_refused
 
 _FILE_LIMIT_B = 1 << 20
 _FILES_LIMIT = 50_000
+_TOTAL_LIMIT_B = 64 << 20
+_DEPTH_LIMIT = 64
+#: What must be in the folder itself: a capture from elsewhere must make nobody read his own files.
+_OWN_PARTS = ("node.yaml", "nvml.json", "net.json", "kmsg.txt", "links.json", "root")
 _LINKS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
 
 
@@ -42,14 +46,7 @@ class NodeFolder:
 
 def load_node_folder(path: Path) -> NodeFolder:
     """Read and validate a node folder. Raises ConfigError naming file and key."""
-    try:
-        is_folder = path.is_dir()
-    except (OSError, ValueError):
-        is_folder = False
-    if not is_folder:
-        raise ConfigError(
-            "is not a folder", where=str(path), remedy="give the folder that `nodegate capture` wrote"
-        )
+    _refuse_strange_folder(path)
     profile = path / "profile.yaml"
     files = _read_root(path / "root") if (path / "root").is_dir() else None
     return NodeFolder(
@@ -63,6 +60,24 @@ def load_node_folder(path: Path) -> NodeFolder:
         profile=profile if profile.exists() else None,
         scenarios={file.stem: file for file in sorted((path / "scenarios").glob("*.yaml"))},
     )
+
+
+def _refuse_strange_folder(path: Path) -> None:
+    """Refuse what is no folder, cannot be entered, or has parts that lie elsewhere."""
+    try:
+        is_folder = path.is_dir()
+        linked = [name for name in _OWN_PARTS if is_folder and (path / name).is_symlink()]
+    except (OSError, ValueError) as cause:
+        reason = getattr(cause, "strerror", None) or cause
+        raise ConfigError(f"cannot read it: {reason}", where=str(path)) from cause
+    if not is_folder:
+        raise ConfigError(
+            "is not a folder", where=str(path), remedy="give the folder that `nodegate capture` wrote"
+        )
+    if linked:
+        raise ConfigError(
+            "is a symbolic link; a capture must hold its own files", where=str(path / linked[0])
+        )
 
 
 def _read_meta(path: Path) -> NodeMeta:
@@ -109,7 +124,10 @@ def _read_net(path: Path) -> dict[str, Any]:
 def _read_root(root: Path) -> dict[str, str]:
     """Every file under root/ by its path there."""
     files: dict[str, str] = {}
+    total = 0
     for folder, folders, names in os.walk(root, onerror=_walk_error):
+        if len(Path(folder).relative_to(root).parts) > _DEPTH_LIMIT:
+            raise ConfigError(f"holds folders more than {_DEPTH_LIMIT} deep", where=str(root))
         for name in [*folders, *names]:
             path = Path(folder, name)
             if path.is_symlink():
@@ -120,7 +138,11 @@ def _read_root(root: Path) -> dict[str, str]:
             if len(files) >= _FILES_LIMIT:
                 raise ConfigError(f"holds more than {_FILES_LIMIT} files", where=str(root))
             path = Path(folder, name)
-            files[path.relative_to(root).as_posix()] = read_bounded(path, _FILE_LIMIT_B).strip()
+            text = read_bounded(path, _FILE_LIMIT_B).strip()
+            files[path.relative_to(root).as_posix()] = text
+            total += len(text)
+            if total > _TOTAL_LIMIT_B:
+                raise ConfigError(f"holds more than {_TOTAL_LIMIT_B} bytes", where=str(root))
     return files
 
 

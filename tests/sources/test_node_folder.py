@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from node_kit import small_documents, write_node
 from nodes import node_dir
 
 from agent.errors import ConfigError
+from agent.sources import node_folder as module
 from agent.sources.node_folder import load_node_folder
 
 
@@ -168,3 +170,32 @@ def test_any_document_loads_or_is_refused(tmp_path: Path, path: str, value: Any)
         load_node_folder(write_node(tmp_path / "n", documents))
     except ConfigError as cause:
         assert "\n" not in str(cause)
+
+
+@pytest.mark.parametrize("part", ["root", "node.yaml", "nvml.json", "net.json", "kmsg.txt", "links.json"])
+def test_parts_that_lie_elsewhere_are_refused(tmp_path: Path, part: str) -> None:
+    folder = write_node(tmp_path / "n")
+    (folder / part).rename(tmp_path / "elsewhere")
+    (folder / part).symlink_to(tmp_path / "elsewhere")
+    assert refused(folder) == f"{part}: is a symbolic link; a capture must hold its own files"
+
+
+def test_a_root_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_node(tmp_path / "n")
+    (folder / "root" / "/".join("d" * 100)).mkdir(parents=True)
+    assert refused(folder) == "root: holds folders more than 64 deep"
+    folder = write_node(tmp_path / "m")
+    monkeypatch.setattr(module, "_TOTAL_LIMIT_B", 100)
+    (folder / "root/long").write_text("x" * 200)
+    assert refused(folder) == "root: holds more than 100 bytes"
+
+
+def test_a_folder_that_cannot_be_entered_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_node(tmp_path / "n")
+
+    def denied(_path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_symlink", denied)
+    with pytest.raises(ConfigError, match="n: cannot read it: Permission denied"):
+        load_node_folder(folder)
