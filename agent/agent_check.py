@@ -14,13 +14,15 @@ from typing import cast
 
 #: HAProxy may send a string of its own (`agent-send`); it is read and dropped, but not for longer than this.
 LINGER_S = 1.0
+#: Of all agent checks of a node together: a flood must not use up the descriptors that the checks need.
 MAX_CONNECTIONS = 128
 
 
-class _Conversation(asyncio.Protocol):
+class Conversation(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, line: Callable[[], str], open_: dict[_Conversation, asyncio.Transport]) -> None:
+    def __init__(self, line: Callable[[], str], open_: Conversations) -> None:
+        """Say `line()` once connected; `open_` is every connection of the node's agent checks."""
         self._line = line
         self._open = open_
         self._end: asyncio.TimerHandle | None = None
@@ -49,7 +51,12 @@ class _Conversation(asyncio.Protocol):
             self._end.cancel()
 
 
-async def serve_agent_check(listener: socket.socket, line: Callable[[], str]) -> asyncio.Server:
+#: The open connections, oldest first.
+Conversations = dict[Conversation, asyncio.Transport]
+
+
+async def serve_agent_check(
+    listener: socket.socket, line: Callable[[], str], open_: Conversations
+) -> asyncio.Server:
     """Serve on a listening socket; `line` is asked anew for each connection."""
-    open_: dict[_Conversation, asyncio.Transport] = {}
-    return await asyncio.get_running_loop().create_server(lambda: _Conversation(line, open_), sock=listener)
+    return await asyncio.get_running_loop().create_server(lambda: Conversation(line, open_), sock=listener)

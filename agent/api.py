@@ -20,7 +20,8 @@ _ALLOW = {"allow": ", ".join(METHODS), "cache-control": "no-store"}
 
 def make_api(publisher: Publisher) -> FastAPI:
     """The application; what it shows is read from the publisher at each request."""
-    app = FastAPI(title="nodegate", docs_url=None, redoc_url=None, openapi_url=None)
+    # Without redirects: HAProxy and Kubernetes take a 3xx of a health check for success.
+    app = FastAPI(title="nodegate", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
 
     @app.api_route("/livez", methods=METHODS)
     async def live(request: Request) -> Response:

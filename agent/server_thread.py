@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from agent.agent_check import serve_agent_check
+from agent.agent_check import Conversations, serve_agent_check
 from agent.errors import DaemonError
 from agent.http_protocol import MAX_HEAD_BYTES, BoundedProtocol
 
@@ -102,7 +102,8 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        checks = [await serve_agent_check(listener, line) for listener, line in self._checks]
+        talking: Conversations = {}
+        checks = [await serve_agent_check(listener, line, talking) for listener, line in self._checks]
         async with asyncio.TaskGroup() as group:
             for server, listener in self._http:
                 group.create_task(server.serve(sockets=[listener]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import time
@@ -14,6 +15,8 @@ import pytest
 from server_kit import Served, published, record, serve
 
 from agent import http_protocol
+from agent.agent_check import MAX_CONNECTIONS, Conversations, serve_agent_check
+from agent.listening import bind_tcp
 from agent.model import GateState as S
 from agent.publisher import Publisher, boottime_s
 
@@ -67,6 +70,14 @@ def test_unknown_engines_and_paths_are_404_json(served: Served) -> None:
         answer = served.ask(path)
         assert answer.status_code == 404
         assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("path", ["/readyz/", "/readyz/glm/", "/readyz/glm%2f", "/livez/", "/metrics/"])
+def test_no_path_is_answered_with_a_redirect(served: Served, path: str) -> None:
+    """HAProxy and Kubernetes take a 3xx of a health check for success."""
+    served.publisher.publish(published(record(S.FAILED, blockers=(kit.HEAT,)), at_s=boottime_s()))
+    answer = served.ask(path)
+    assert (answer.status_code, "location" in answer.headers) == (404, False)
 
 
 def test_the_status_page_escapes_and_says_simulated(served: Served) -> None:
@@ -185,3 +196,31 @@ def test_agent_check_clients_that_stay_are_ended(served: Served) -> None:
     finally:
         for peer in peers:
             peer.close()
+
+
+def test_a_flood_of_agent_checks_is_bounded_for_all_engines_together() -> None:
+    async def flood() -> int:
+        talking: Conversations = {}
+        loop = asyncio.get_running_loop()
+        listeners = [bind_tcp("127.0.0.1", 0, "test") for _ in range(4)]
+        servers = [await serve_agent_check(each, lambda: "drain", talking) for each in listeners]
+        most = 0
+        peers = []
+        for _ in range(MAX_CONNECTIONS // 2):
+            for listener in listeners:
+                peer = socket.socket()
+                peer.setblocking(False)
+                await loop.sock_connect(peer, listener.getsockname())
+                peers.append(peer)
+                await asyncio.sleep(0)
+                most = max(most, len(talking))
+        for server in servers:
+            server.close()
+        for peer in peers:
+            peer.close()
+        while talking:  # noqa: ASYNC110 (there is no event for it)
+            await asyncio.sleep(0.01)
+        return most
+
+    # A connection that is dropped for a new one is gone at the loop's next turn.
+    assert 0 < asyncio.run(flood()) <= MAX_CONNECTIONS + 8
