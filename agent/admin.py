@@ -14,7 +14,7 @@ from typing import Annotated, Any, Protocol
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from agent.errors import AgentError
@@ -33,9 +33,15 @@ MAX_BODY_BYTES = 64 * 1024
 #: The longest an order may take: a slow disk, not a hung main loop.
 ORDER_DEADLINE_S = 15.0
 
-Reason = Annotated[
-    str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$")
-]
+
+def _one_line(text: str) -> str:
+    """Refuse what would break the lines that reasons are shown in, or move a terminal's cursor."""
+    if not text.isprintable() or not text.strip():
+        raise ValueError("write one line of printable text")
+    return text.strip()
+
+
+Reason = Annotated[str, Field(max_length=500), AfterValidator(_one_line)]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[!-~]+$")]
 
 
@@ -93,7 +99,9 @@ class Office:
 
 def make_admin(office: Office) -> FastAPI:
     """The application."""
-    app = FastAPI(title="nodegate admin", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="nodegate admin", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+    )
     app.add_middleware(BodyLimit)
     _add_errors(app)
     _add_orders(app, office)
@@ -156,7 +164,8 @@ def _add_errors(app: FastAPI) -> None:
     async def invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         at = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
-        return _error(422, f"{at}: {first['msg']}" if at else str(first["msg"]))
+        text = str(first["msg"]).removeprefix("Value error, ")
+        return _error(422, f"{at}: {text}" if at else text)
 
     @app.exception_handler(OrderRefused)
     async def refused(_request: Request, error: OrderRefused) -> JSONResponse:
@@ -177,7 +186,7 @@ def _error(status: int, text: str) -> JSONResponse:
 
 def _given(request: Request, reason: str) -> Given:
     """Who asks, as the kernel knows it (PeerProtocol)."""
-    return Given(reason.strip(), request.client.host if request.client else "unknown")
+    return Given(reason, request.client.host if request.client else "unknown")
 
 
 async def _on_main_loop(office: Office, order: Coroutine[Any, Any, list[str]]) -> dict[str, list[str]]:
@@ -210,7 +219,8 @@ class BodyLimit:
             message = await receive()
             received += len(message.get("body", b""))
             if received > MAX_BODY_BYTES:
-                raise OrderRefused(f"the body is longer than {MAX_BODY_BYTES} bytes", 413)
+                # Of the kind that FastAPI passes on while it reads a body.
+                raise HTTPException(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
             return message
 
         await self._app(scope, counting, send)

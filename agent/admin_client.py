@@ -35,6 +35,10 @@ class AdminClient:
         try:
             with httpx.Client(transport=transport, base_url="http://nodegate", timeout=DEADLINE_S) as client:
                 answer = client.request(method, path, **kwargs)
+        except UnicodeEncodeError as cause:  # an argument that is no text in the terminal's encoding
+            raise DaemonError(
+                f"an argument is not valid text: {cause.object!r}; write it in UTF-8"
+            ) from cause
         except httpx.TimeoutException as cause:
             raise DaemonError(f"{self.socket}: the daemon did not answer in {DEADLINE_S:g} s") from cause
         except httpx.TransportError as cause:

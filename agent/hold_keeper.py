@@ -27,6 +27,7 @@ class HoldKeeper:
         self._current = current
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holds")
         self._wanted = asyncio.Event()
+        self._behind = False
         self._problem = ""
 
     @property
@@ -36,6 +37,7 @@ class HoldKeeper:
 
     def save_soon(self) -> None:
         """Have the holds written in the background, again and again until it works."""
+        self._behind = True
         self._wanted.set()
 
     async def save_now(self, holds: Holds) -> None:
@@ -53,20 +55,26 @@ class HoldKeeper:
                 self._wanted.set()
 
     async def close(self) -> None:
-        """Write what is still wanted, once, and end the thread."""
-        if self._wanted.is_set():
+        """Write what is not on the disk yet, once, and end the thread."""
+        if self._behind:
             await self._try_save()
         self._writer.shutdown(wait=False, cancel_futures=True)
 
     async def _try_save(self) -> None:
+        self._behind = False
+        saved = False
         try:
             await self.save_now(self._current())
+            saved = True
         except HoldsError as cause:
             if not self._problem:
                 log.error("%s; the holds count, but would be lost in a restart", cause)
             self._problem = str(cause)
         else:
             self._problem = ""
+        finally:
+            # Also when the agent's end cuts the wait for the disk short: `close` then writes them.
+            self._behind = self._behind or not saved
 
 
 async def stop_quietly(task: asyncio.Task[None]) -> None:

@@ -130,7 +130,6 @@ class OperatorDesk:
             holds = self._gates.holds.with_waiver(waiver, now_s)
             await self._save_first(holds)
             self._gates.set_holds(holds)
-            self._gates.keeper.save_soon()  # other holds may have been written meanwhile, without it
             self._gates.evaluate()
             self._record(f"waive {check} {subject} for {for_s:g} s", given)
             return [f"{check} {subject}: " + (f"waived for {for_s:g} s" if for_s else "no longer waived")]
@@ -182,12 +181,8 @@ class OperatorDesk:
             for name in names:
                 holds = holds.with_engine(name, self._gates.try_event(name, event).holds)
             await self._save_first(holds)
-            try:
-                for name in names:
-                    self._refused(lambda name=name: self._gates.apply(name, event))  # type: ignore[misc]
-            finally:
-                # Something may have changed while the disk was written: what counts now must be on it.
-                self._gates.keeper.save_soon()
+            for name in names:
+                self._refused(lambda name=name: self._gates.apply(name, event))  # type: ignore[misc]
             self._gates.evaluate()
             self._record(command, given)
             return [*self._states(names), *said]
@@ -244,11 +239,16 @@ class OperatorDesk:
             await self._gates.keeper.save_now(holds)
         except HoldsError as cause:
             raise OrderRefused(f"nothing was changed: {cause}", 507) from cause
+        finally:
+            # What counts once the order has been applied, refused after all or given up must be on the disk,
+            # with what else has changed while it was written.
+            self._gates.keeper.save_soon()
 
     async def _save_after(self) -> None:
         try:
             await self._gates.keeper.save_now(self._gates.holds)
         except HoldsError as cause:
+            self._gates.keeper.save_soon()
             text = f"it is in effect, but a restart of the agent would lose it: {cause}"
             raise OrderRefused(text, 507) from cause
 

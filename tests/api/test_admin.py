@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import socket
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from server_kit import Served, main_loop, serve
 from agent import admin
 from agent.admin_client import AdminClient
 from agent.errors import DaemonError
+from agent.holds import Holds
 from agent.listening import bind_unix
 from agent.model import Verdict
 
@@ -152,6 +154,10 @@ REFUSED = [
     ("/gate/drain", b'{"reason": ""}', 422),
     ("/gate/drain", b'{"reason": "  "}', 422),
     ("/gate/drain", b'{"reason": "a\\nb"}', 422),
+    ("/gate/drain", b'{"reason": "a\\u2028b"}', 422),
+    ("/gate/drain", b'{"reason": "a\\u009b31mb"}', 422),
+    ("/gate/drain", b'{"reason": "a\\u202eb"}', 422),
+    ("/gate/drain", b'{"reason": "a\\ud800b"}', 422),
     ("/gate/drain", b'{"reason": "x", "force": true}', 422),
     ("/gate/drain", b'{"reason": "x", "engine": "none"}', 404),
     ("/gate/drain", b'{"reason": 5}', 422),
@@ -161,7 +167,7 @@ REFUSED = [
     ("/engine/restart", b'{"reason": "x"}', 422),
     ("/nothing", b"{}", 404),
     ("/gate/drain", b"[" * 50_000, 4),
-    ("/gate/drain", b'{"reason": "' + b"x" * 200_000 + b'"}', 4),
+    ("/gate/drain", b'{"reason": "' + b"x" * 200_000 + b'"}', 413),
     ("/gate/drain", b"\xff\xfe\x00", 4),
 ]
 
@@ -214,6 +220,59 @@ def test_a_main_loop_that_hangs_is_told_in_time(
         release.set()
 
 
+@pytest.fixture
+def left_on_disk(desk: Desk) -> Iterator[Callable[[], Holds]]:
+    """The keeper runs; called, it ends, and the holds are as a restarted agent would find them."""
+    keeper = desk.gates.keeper
+    running = asyncio.run_coroutine_threadsafe(keeper.run(), desk.loop)
+
+    def end() -> Holds:
+        running.cancel()
+        asyncio.run_coroutine_threadsafe(keeper.close(), desk.loop).result(30)
+        return desk.store.load(desk.gates.boot_id)
+
+    yield end
+    running.cancel()
+
+
+def test_an_order_given_up_while_the_disk_is_slow_leaves_the_hold_on_it(
+    desk: Desk, served: Served, monkeypatch: pytest.MonkeyPatch, left_on_disk: Callable[[], Holds]
+) -> None:
+    assert served.order("/maintenance/enter", reason="work on the loop").status_code == 200
+    monkeypatch.setattr(admin, "ORDER_DEADLINE_S", 0.3)
+    release = threading.Event()
+    save = desk.store.save
+
+    def slowly(holds: Holds) -> None:
+        save(holds)
+        release.wait(60)
+
+    monkeypatch.setattr(desk.store, "save", slowly)
+    try:
+        assert served.order("/maintenance/exit", reason="done").status_code == 503
+    finally:
+        release.set()
+    assert desk.gates.maintenance is not None
+    assert left_on_disk().maintenance == desk.gates.maintenance
+
+
+def test_an_exit_that_the_agents_end_overtakes_leaves_the_hold_on_the_disk(
+    desk: Desk, served: Served, monkeypatch: pytest.MonkeyPatch, left_on_disk: Callable[[], Holds]
+) -> None:
+    assert served.order("/maintenance/enter", reason="work on the loop").status_code == 200
+    save = desk.store.save
+
+    def as_the_agent_ends(holds: Holds) -> None:
+        save(holds)
+        desk.on_loop(desk.gates.shut_down)
+
+    monkeypatch.setattr(desk.store, "save", as_the_agent_ends)
+    answer = served.order("/maintenance/exit", reason="done")
+    assert (answer.status_code, "shutting down" in answer.text) == (409, True)
+    monkeypatch.setattr(desk.store, "save", save)
+    assert left_on_disk().maintenance is not None
+
+
 def test_history_and_logs(served: Served) -> None:
     entries = served.operator("GET", "/history?since_s=60&limit=5").json()["entries"]
     assert entries == [{"kind": "mark", "since": 60, "limit": 5}]
@@ -227,6 +286,10 @@ def test_the_client_says_what_is_wrong_in_one_line(served: Served, tmp_path: Pat
     assert client.get("/status")["node"] == "bench"
     with pytest.raises(DaemonError, match="there is no engine 'none'"):
         client.post("/gate/drain", {"engine": "none", "reason": "x"})
+    with pytest.raises(DaemonError, match="reason: write one line of printable text"):
+        client.post("/gate/drain", {"reason": "a\tb"})
+    with pytest.raises(DaemonError, match="not valid text"):
+        client.post("/gate/drain", {"reason": "\udcff"})
     with pytest.raises(DaemonError, match=r"no daemon answers at .*admin\.sock; start it with"):
         AdminClient(tmp_path / "none").get("/status")
 
