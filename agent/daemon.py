@@ -45,6 +45,7 @@ class Daemon:
         self._servers = ServerThread()
         self._notifier = Notifier()
         self._reloading: asyncio.Task[None] | None = None
+        self._reload_asked = False
 
     def request_stop(self) -> None:
         """Begin an orderly end; the second time, a quick one. From the main loop's thread."""
@@ -53,7 +54,8 @@ class Daemon:
         self._stop.set()
 
     def request_reload(self) -> None:
-        """Read the profile again. From the main loop's thread; one that is under way is not doubled."""
+        """Read the profile again; after one that is under way, once more. From the main loop's thread."""
+        self._reload_asked = True
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.get_running_loop().create_task(self._reload(), name="reload")
 
@@ -134,13 +136,15 @@ class Daemon:
             await asyncio.sleep(TICK_S)
 
     async def _reload(self) -> None:
-        self._notifier.reloading(time.monotonic())
-        try:
-            await reload_profile(self.parts, self._given.load_again)
-        # The edge of a task that nobody awaits: half a profile must not stay in force.
-        except Exception as defect:  # noqa: BLE001
-            self._fail(defect)
-        self._notifier.ready(f"profile {self.parts.loaded.hash[:16]}")
+        while self._reload_asked:
+            self._reload_asked = False
+            self._notifier.reloading(time.monotonic())
+            try:
+                await reload_profile(self.parts, self._given.load_again)
+            # The edge of a task that nobody awaits: half a profile must not stay in force.
+            except Exception as defect:  # noqa: BLE001
+                self._fail(defect)
+            self._notifier.ready(f"profile {self.parts.loaded.hash[:16]}")
 
     async def _end(self, tasks: set[asyncio.Task[None]]) -> None:
         """Close the gates, give the load balancers their grace, stop the engines, then everything else."""

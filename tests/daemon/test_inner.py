@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from inner_daemon import Inner, run_inner
 from agent import publisher
 from agent.errors import DaemonError
 from agent.operator_desk import EngineOrder, GateOrder, Given
+from agent.profile_loader import LoadedProfile
 
 TWO = {"glm": [0, 1, 2, 3], "kimi": [4, 5, 6, 7]}
 GPU6_LOST = {
@@ -196,5 +198,31 @@ def test_a_profile_is_reloaded_whole_or_refused(rig: DaemonRig) -> None:
         assert (parts.loaded.hash != old, parts.problem) == (True, "")
         await asyncio.sleep(1.5)
         assert inner.state("glm") in ("serving", "degraded"), [s for s in inner.states if s[1] == "glm"][-6:]
+
+    run_inner(rig, act)
+
+
+def test_a_reload_asked_for_during_another_reads_the_newest_profile(rig: DaemonRig) -> None:
+    async def act(inner: Inner) -> None:
+        parts, given = inner.daemon.parts, inner.daemon._given
+        reading, release = threading.Event(), threading.Event()
+
+        def load_slowly() -> LoadedProfile:
+            loaded = given.load_again()
+            reading.set()
+            release.wait(60)
+            return loaded
+
+        inner.daemon._given = replace(given, load_again=load_slowly)
+        try:
+            inner.daemon.request_reload()
+            await inner.until_true(reading.is_set)
+            rig.profile["driver_version"] = "999.1"
+            rig.write_profile()
+            for _ in range(50):
+                inner.daemon.request_reload()
+        finally:
+            release.set()
+        await inner.until_true(lambda: parts.loaded.profile.driver_version == "999.1")
 
     run_inner(rig, act)
