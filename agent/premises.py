@@ -90,13 +90,11 @@ def _lock(folder: Path) -> int:
     """Lock a folder for this process; the descriptor that holds the lock. The kernel frees it at any end."""
     path = folder / LOCK_NAME
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as cause:
         raise DaemonError(f"{path}: cannot be opened: {cause.strerror or cause}") from cause
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.truncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
     except BlockingIOError as cause:
         holder = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
@@ -104,4 +102,8 @@ def _lock(folder: Path) -> int:
     except OSError as cause:
         os.close(descriptor)
         raise DaemonError(f"{path}: cannot be locked: {cause.strerror or cause}") from cause
+    # For people, and the lock holds without it: a full disk must not keep the agent from starting.
+    with contextlib.suppress(OSError):
+        os.truncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
     return descriptor
