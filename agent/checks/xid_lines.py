@@ -17,9 +17,12 @@ from agent.sources import KmsgRecord
 
 OFF_BUS_CODE = 79
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<address>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)[^)]*\): "
-    r"(?P<code>\d{1,5})\b(?P<rest>.*)"
+    r"NVRM:\s*Xid\s*\((?:PCI:)?"
+    r"(?P<address>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)[^)]*\): "
+    r"(?P<code>\d{1,5})\b(?P<rest>.*)",
+    re.IGNORECASE,
 )
+_ANY_XID = re.compile(r"NVRM:\s*Xid", re.IGNORECASE)
 _OFF_BUS = re.compile(r"fallen off the bus", re.IGNORECASE)
 _REGISTERS = re.compile(r"link \d+\s*\((0x[0-9a-fA-F]+(?:,\s*0x[0-9a-fA-F]+){6})\)")
 _FATAL = re.compile(r"(?<!non)(?<!non-)(?<!non )\bfatal\b", re.IGNORECASE)
@@ -53,7 +56,7 @@ def parse(records: Iterable[KmsgRecord]) -> tuple[list[XidEvent], list[str]]:
             events.append(XidEvent(int(match["code"]), address, record.mono_s, match["rest"].strip(" ,")))
         elif _OFF_BUS.search(record.text):
             events.append(XidEvent(OFF_BUS_CODE, find_address(record.text), record.mono_s, record.text))
-        elif "NVRM: Xid" in record.text:
+        elif _ANY_XID.search(record.text):
             garbled.append(record.text)
     return events, garbled
 

@@ -20,12 +20,21 @@ ALL_EVENTS = (EVENT_XID, EVENT_NIC, EVENT_PCIE)
 
 _LINE = re.compile(r"(\d{1,10}),(\d{1,19}),(\d{1,19}),[^;]*;(.*)", re.DOTALL)
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (EVENT_XID, re.compile(r"NVRM: Xid|SXid|fallen off the bus", re.IGNORECASE)),
+    (EVENT_XID, re.compile(r"NVRM:\s*Xid|SXid|fallen off the bus", re.IGNORECASE)),
     (EVENT_NIC, re.compile(r"mlx5|NETDEV WATCHDOG")),
     (EVENT_PCIE, re.compile(r"pcieport|\bAER\b|PCIe Bus Error|available PCIe bandwidth")),
 )
 _KEPT_BESIDES = re.compile(r"NVRM|nvidia", re.IGNORECASE)
-_XID_KEY = re.compile(r"S?Xid \(?(?:PCI:)?([0-9a-fA-F:.]+)\)?:? (\d+)")
+_XID_KEY = re.compile(
+    r"S?Xid\s*\(?(?:PCI:)?([0-9a-fA-F:.]+)[^)]*\)?:?\s*(\d+)(.*)", re.IGNORECASE | re.DOTALL
+)
+_ADDRESS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}")
+#: What differs between lines that say the same: who was running, and numbers other than nought.
+_PROCESS = re.compile(r"\b(?:pid|name)=[^,]*,?")
+_NUMBER = re.compile(r"(?<![0-9a-zA-Z])(?!0x0+\b)(?:0x[0-9a-fA-F]+|\d+)")
+_WORDING_LIMIT = 120
+#: Wordings of one Xid of one GPU that are told apart; `Fatal` and `Nonfatal` are two.
+_WORDINGS = 16
 
 #: Kept of each key (see KmsgLog); the oldest of a key go first, so that a storm of one fault hides no other.
 PER_XID_KEY = 64
@@ -62,12 +71,17 @@ def matters(text: str) -> bool:
 
 
 class KmsgLog:
-    """The records that matter, bounded by key: (GPU, Xid) for Xids, the kind for all others; thread-safe."""
+    """The records that matter, bounded by key; thread-safe.
+
+    The key of an Xid is GPU, code and wording (the text decides how bad some codes are), that of other lines
+    is their kind, and the GPU where one is named.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
         self._lock = threading.Lock()
         self._by_key: dict[tuple[str, ...], deque[KmsgRecord]] = {}
+        self._wordings: dict[tuple[str, str], set[str]] = {}
         self._cleared_mono_s = float("-inf")
 
     def add(self, record: KmsgRecord) -> tuple[str, ...]:
@@ -97,6 +111,19 @@ class KmsgLog:
         if EVENT_XID not in kinds:
             return (kinds[0],) if kinds else ("other",)
         match = _XID_KEY.search(text)
-        key = (EVENT_XID, *match.groups()) if match else (EVENT_XID,)
+        address = _ADDRESS.search(text)
+        key: tuple[str, ...] = (EVENT_XID, *([address.group()] if address else []))
+        if match is not None:
+            key = (EVENT_XID, match[1], match[2], self._wording(match[1], match[2], match[3]))
         full = len(self._by_key) >= _XID_KEYS and key not in self._by_key
         return (EVENT_XID, "more") if full else key
+
+    def _wording(self, gpu: str, code: str, text: str) -> str:
+        """What the line says of its fault; `more` once a fault has been worded in too many ways."""
+        wording = _NUMBER.sub("#", _PROCESS.sub("", text))[:_WORDING_LIMIT]
+        known = self._wordings.get((gpu, code), set())
+        if wording not in known:
+            if len(known) >= _WORDINGS or (not known and len(self._wordings) >= _XID_KEYS):
+                return "more"
+            self._wordings.setdefault((gpu, code), known).add(wording)
+        return wording

@@ -144,3 +144,10 @@ def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ParseError):
         normal_address(text)
     assert find_address("no address here, at 12:34:56") is None
+
+
+@pytest.mark.parametrize("head", ["NVRM:  Xid (", "NVRM: XID (", "NVRM: Xid(", "nvrm: Xid (PCI:"])
+def test_other_spellings_of_the_head_are_read(head: str) -> None:
+    events, garbled = parse([KmsgRecord(1, 1.0, 3, f"{head}0000:05:00): 79, x")])
+    assert [(event.code, event.address) for event in events] == [(79, "0000:05:00.0")]
+    assert garbled == []

@@ -112,11 +112,49 @@ def test_a_storm_of_one_fault_hides_no_other() -> None:
     assert len(kept) == 1 + PER_XID_KEY + PER_KIND
 
 
+@pytest.mark.parametrize(
+    ("fault", "storm"),
+    [
+        (
+            "NVRM: GPU 0000:05:00.0: GPU has fallen off the bus.",
+            "NVRM: Xid (PCI:0000:0b:00 GPU-I:05): 13, pid=%d",
+        ),
+        (
+            "NVRM: GPU 0000:05:00.0: GPU has fallen off the bus.",
+            "NVRM: GPU 0000:06:00.0: fallen off the bus %d",
+        ),
+        (
+            "NVRM: Xid (PCI:0000:05:00): 145, RLW Fatal XC0",
+            "NVRM: Xid (PCI:0000:05:00): 145, RLW Nonfatal XC%d",
+        ),
+        ("NVRM: Xid (PCI:0000:05:00): 31, x 0x1f", "NVRM: Xid (PCI:0000:06:00): 31, pid=1, name=a%d, x 0x%d"),
+        (
+            "NVRM: Xid (PCI:0000:05:00): 74, link 3 (0x0, 0x0, 0x8, 0x0, 0x0, 0x0, 0x0)",
+            "NVRM: Xid (PCI:0000:05:00): 74, link %d (0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",
+        ),
+    ],
+)
+def test_no_storm_hides_another_fault(fault: str, storm: str) -> None:
+    log = KmsgLog()
+    log.add(record(0, fault))
+    for seq in range(1, 500):
+        log.add(record(seq, storm.replace("%d", str(seq))))
+    assert log.records()[0].text == fault
+    assert len(log.records()) <= 1 + 2 * PER_XID_KEY
+
+
 def test_made_up_gpus_cannot_fill_the_memory() -> None:
     log = KmsgLog()
     for seq in range(6000):
         log.add(record(seq, f"NVRM: Xid (PCI:{seq:04x}:06:00): 31, x"))
     assert len(log.records()) <= 4096 + PER_XID_KEY
+
+
+def test_made_up_wordings_cannot_fill_the_memory() -> None:
+    log = KmsgLog()
+    for seq in range(6000):
+        log.add(record(seq, f"NVRM: Xid (PCI:0000:06:00): 31, {'y' * (seq % 100)} w{seq}w"))
+    assert len(log.records()) <= 17 * PER_XID_KEY
 
 
 def test_cleared_records_stay_away() -> None:
