@@ -101,7 +101,10 @@ def _default_profile(node: Path | None) -> Path:
             "is not a folder", where=str(node), remedy="give the folder of a captured node to --node"
         )
     if not path.is_file():
-        raise ConfigError("there is no profile here", where=str(path), remedy="name one with --profile FILE")
+        write_it = "write it (docs/profile.md), or " if node is None else ""
+        raise ConfigError(
+            "there is no profile here", where=str(path), remedy=f"{write_it}name one with --profile FILE"
+        )
     return path
 
 

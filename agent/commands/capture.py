@@ -32,7 +32,7 @@ def capture(
     node: NodeOption = None,
     scenario: ScenarioOption = None,
 ) -> None:
-    """Record GPUs, interfaces, kernel log and sysfs of a node, for replay with `--node DIR`."""
+    """Record a node for replay with `--node DIR`. GPUs, interfaces, kernel log, sysfs; a profile if named."""
     from agent.sources import capture as recorder
 
     recorder.check_target(folder)

@@ -69,7 +69,7 @@ def check_command(
     report_format: FormatOption = ReportFormat.TABLE,
     sample_seconds: SampleOption = None,
 ) -> None:
-    """Run the checks once. Exit code 0: pass, 1: a check failed, 2: nothing failed, something is unknown."""
+    """Run the checks once. Exit code 0 pass, 1 a check failed, 2 something is unknown, 3 could not run."""
     from agent.checks.registry import load_all
     from agent.one_shot import run_pass, select
 

@@ -31,7 +31,7 @@ def demo_command(
         ),
     ] = None,
 ) -> None:
-    """Run the daemon on a SIMULATED 8-GPU node: faults close the gate, their end opens it again."""
+    """Run the daemon on a SIMULATED 8-GPU node. Faults close the gate, their end opens it again."""
     from agent.console import Out
     from agent.demo import run_demo
     from agent.demo_node import scenario_path, scenarios

@@ -27,14 +27,14 @@ def register(app: typer.Typer) -> None:
 def start(
     engine: EngineName, reason: ReasonOption = NO_REASON, run_dir: RunDirOption = DEFAULT_RUN_DIR
 ) -> None:
-    """Start a stopped engine once its node passes every admission check."""
+    """Start a stopped engine. It waits until its node passes every admission check."""
     give_order(run_dir, "/engine/start", {"engine": engine, "reason": reason})
 
 
 def stop(
     engine: EngineName, reason: ReasonOption = NO_REASON, run_dir: RunDirOption = DEFAULT_RUN_DIR
 ) -> None:
-    """Close the engine's gate, give load balancers their grace, and stop it."""
+    """Close the engine's gate, then stop it. Load balancers get their grace in between."""
     give_order(run_dir, "/engine/stop", {"engine": engine, "reason": reason})
 
 

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 def drain(
     reason: ReasonOption, engine: EngineArgument = None, run_dir: RunDirOption = DEFAULT_RUN_DIR
 ) -> None:
-    """Close the gate, give load balancers their grace, then stop the engine."""
+    """Close the gate, then stop the engine. Load balancers get their grace in between."""
     give_order(run_dir, "/gate/drain", {"engine": engine, "reason": reason})
 
 
@@ -45,7 +45,7 @@ def resume(
 def clear(
     reason: ReasonOption, engine: EngineArgument = None, run_dir: RunDirOption = DEFAULT_RUN_DIR
 ) -> None:
-    """The fault has been dealt with: end quarantine and force-open, forget sticky verdicts and crashes."""
+    """Say that a fault is dealt with. Ends quarantine and force-open, forgets sticky verdicts and crashes."""
     give_order(run_dir, "/gate/clear", {"engine": engine, "reason": reason})
 
 
@@ -55,7 +55,7 @@ def force_open(
     duration: Annotated[str, typer.Option("--for", help="How long, at most 24h.")] = "30m",
     run_dir: RunDirOption = DEFAULT_RUN_DIR,
 ) -> None:
-    """Break-glass: answer ready despite blockers, except a lost GPU or an engine that does not answer."""
+    """Break-glass: answer ready despite blockers. Not for a lost GPU or an engine that does not answer."""
     for_s = parse_duration(duration)
     give_order(run_dir, "/gate/force-open", {"engine": engine, "reason": reason, "for_s": for_s})
 

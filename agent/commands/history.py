@@ -23,7 +23,7 @@ def history_command(
     as_json: JsonOption = False,
     limit: Annotated[int, typer.Option("--limit", help="The most entries.", min=1, max=10_000)] = 1000,
 ) -> None:
-    """Show what changed: results, gates and operators' orders, oldest first."""
+    """Show what changed. Results, gates and operators' orders, oldest first."""
     from agent.admin_client import AdminClient
     from agent.console import Out
 

@@ -46,7 +46,7 @@ def command_command(
         PlanFormat, typer.Option("--format", help="Form of the output.")
     ] = PlanFormat.TEXT,
 ) -> None:
-    """Print the exact argv and environment; secrets from env_file are shown by name only."""
+    """Print the exact argv and environment. Secrets from env_file are shown by name only."""
     from agent.launch.launch_profile import build_plan
 
     loaded = resolve_profile(profile, overlay, node)

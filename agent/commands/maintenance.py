@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def enter(reason: ReasonOption, run_dir: RunDirOption = DEFAULT_RUN_DIR) -> None:
-    """Close every gate, stop the engines, and hold that over restarts and reboots."""
+    """Close every gate and stop the engines. That holds over restarts and reboots."""
     give_order(run_dir, "/maintenance/enter", {"reason": reason})
 
 

@@ -38,7 +38,7 @@ def render_command(
     plain: Annotated[bool, typer.Option("--plain", help="Without the comments that name layers.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the whole profile, defaults included; each value names the layer and line it came from."""
+    """Print the whole profile, defaults included. Each value names the layer and line it came from."""
     loaded, tree = _examined(file, overlay)
     if as_json:
         typer.echo(json.dumps(loaded.profile.model_dump(mode="json"), indent=2))
@@ -47,7 +47,7 @@ def render_command(
 
 
 def validate_command(file: FileArgument = DEFAULT_PROFILE, overlay: OverlayOption = None) -> None:
-    """Check a profile and list every fault, one a line (exit code 3), with file, line and remedy."""
+    """List every fault of a profile. One a line, with file, line and remedy; exit code 3 if there is one."""
     examined = examine(file, overlays=overlay or ())
     for fault in examined.faults:
         typer.echo(str(fault), err=True)
@@ -60,7 +60,7 @@ def validate_command(file: FileArgument = DEFAULT_PROFILE, overlay: OverlayOptio
 
 
 def schema_command() -> None:
-    """Print the JSON schema of a profile file, with units, descriptions and the limits of every check."""
+    """Print the JSON schema of a profile file. With units, descriptions and the limits of every check."""
     typer.echo(json.dumps(json_schema(), indent=2))
 
 
@@ -70,7 +70,7 @@ def diff_command(
     overlay: OverlayOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the values that differ once all layers are applied: exit code 0 if none does, 1 if some do."""
+    """Show what differs once all layers are applied. Exit code 0 if nothing does, 1 if something does."""
     before, after = (load_profile(file, overlays=overlay or ()) for file in (old, new))
     changes = differences(before.profile, after.profile)
     if as_json:

@@ -43,7 +43,7 @@ def run_command(
     run_dir: RunDirOption = DEFAULT_RUN_DIR,
     log_dir: LogDirOption = None,
 ) -> None:
-    """Run the daemon: check the node, launch its engines, and answer load balancers."""
+    """Run the daemon. It checks the node, launches its engines and answers load balancers."""
     from agent.checks.registry import load_all
     from agent.daemon import Daemon
     from agent.daemon_parts import EventRelay, Surroundings

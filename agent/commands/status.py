@@ -122,7 +122,7 @@ def _show_results(out: Any, results: Sequence[Mapping[str, Any]]) -> None:
             result["check"],
             result["subject"],
             result["verdict"],
-            "waived" if result["waived"] else "",
+            "yes" if result["waived"] else "",
             f"{result['age_s']:.0f} s",
             result["summary"],
         )
@@ -131,7 +131,7 @@ def _show_results(out: Any, results: Sequence[Mapping[str, Any]]) -> None:
     ]
     out.line()
     if rows:
-        out.table(("check", "subject", "verdict", "", "age", "what was found"), rows)
+        out.table(("check", "subject", "verdict", "waived", "age", "what was found"), rows)
     counts = {
         verdict: sum(r["verdict"] == verdict for r in results) for verdict in ("PASS", *_TELLING, "SKIP")
     }
