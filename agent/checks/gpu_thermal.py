@@ -14,7 +14,7 @@ from pydantic import Field
 from agent.checks import advice
 from agent.checks.gpus import GpuSlot, judge_readings, measured, no_gpus, plausible_c
 from agent.checks.registry import Limits, check
-from agent.errors import NotSupported
+from agent.errors import NotSupported, SourceError
 from agent.model import Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
@@ -25,6 +25,8 @@ MEASURES = {
     "gpu_memory_temperature_celsius": "memory_temperature_c",
     "gpu_tlimit_margin_celsius": "margin_c",
 }
+#: Slowdown temperatures below this are placeholders of parts that do not have one.
+LEAST_SLOWDOWN_C = 60
 COOL = advice.person(
     "Check coolant flow, inlet temperature and air flow of this GPU before opening the gate."
 )
@@ -81,11 +83,24 @@ def _judge(slot: GpuSlot, now: GpuReading, limits: MarginLimits) -> Finding:
             return _finding(slot, Verdict.FAIL, summary, margin_c, want)
         return _finding(slot, Verdict.PASS, summary, margin_c, want)
     if margin_c >= max(limits.min_margin_c, 1):
+        if (contradiction := _contradiction(now, margin_c)) is not None:
+            return _finding(slot, Verdict.FAIL, contradiction, margin_c, want)
         return _finding(slot, Verdict.PASS, f"{margin_c} C to the slowdown limit", margin_c, want)
     if margin_c > 0:
         summary = f"only {margin_c} C to the slowdown limit, at least {limits.min_margin_c} C wanted"
         return _finding(slot, Verdict.FAIL, summary, margin_c, want)
     return _cross_checked(slot, now, margin_c, limits)
+
+
+def _contradiction(now: GpuReading, margin_c: int) -> str | None:
+    """A margin that a GPU beyond its own slowdown temperature cannot have: the sensor behind it is stuck."""
+    try:
+        temperature_c, slowdown_c = plausible_c(now, "temperature_c"), plausible_c(now, "slowdown_c")
+    except SourceError:  # without both there is nothing to compare; gpu.lost needs the temperature
+        return None
+    if slowdown_c < LEAST_SLOWDOWN_C or temperature_c < slowdown_c:
+        return None
+    return f"GPU at {temperature_c} C, it slows down from {slowdown_c} C, yet its margin reads {margin_c} C"
 
 
 def _cross_checked(slot: GpuSlot, now: GpuReading, margin_c: int, limits: MarginLimits) -> Finding:

@@ -72,12 +72,13 @@ def _hurt(check: Check, path: str, value: Any) -> None:
 
 
 #: Read only for dashboards: without it the metric is missing, and the verdict rests on the rest.
-#: (gpu.thermal_margin judges the temperature too, but only against a margin that is not credible.)
+#: (gpu.thermal_margin compares temperature and slowdown limit where there are both, but rests on the margin.)
 FOR_DASHBOARDS = {
     ("gpu.power_limit", "power.draw_w"),
     ("gpu.power_limit", "power.gpu_utilization_percent"),
     ("gpu.power_limit", "power.sm_clock_mhz"),
     ("gpu.thermal_margin", "thermal.memory_temperature_c"),
+    ("gpu.thermal_margin", "thermal.slowdown_c"),
     ("gpu.thermal_margin", "thermal.temperature_c"),
 }
 NVML_READS = [
