@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agent.profile_types import Host, Part, Port, Slot
+from agent.profile_types import Host, Part, PathText, Port, Slot
 
 
 class Canary(Part):
@@ -45,14 +45,14 @@ class Launch(Part):
     env: dict[str, str] = Field(
         default_factory=dict, description="Environment variables added for the engine"
     )
-    env_file: str | None = Field(
+    env_file: PathText | None = Field(
         None, description="File with KEY=VALUE secrets, mode 0600; never shown or logged"
     )
     inherit_env: list[str] = Field(
         default_factory=lambda: ["PATH", "HOME", "LANG", "LD_LIBRARY_PATH"],
         description="Variables passed on from the agent's environment; all others are dropped",
     )
-    working_dir: str | None = Field(None, description="Directory to start in")
+    working_dir: PathText | None = Field(None, description="Directory to start in")
     numa_bind: bool = Field(
         False, description="Bind the engine's memory and CPUs to the NUMA nodes of its GPUs"
     )

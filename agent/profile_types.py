@@ -31,6 +31,13 @@ def _host(text: str) -> str:
     raise ValueError("write an IP address or a host name, without brackets, zone or port")
 
 
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a path cannot hold a NUL byte")
+    return text
+
+
+PathText = Annotated[str, AfterValidator(_no_nul)]
 Host = Annotated[str, AfterValidator(_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Slot = Annotated[int, Field(ge=0, le=63)]

@@ -106,6 +106,14 @@ def test_a_key_that_is_no_header_is_an_error_that_does_not_show_it(key: str) -> 
     asked(http(200, ""), use, key)
 
 
+@pytest.mark.parametrize("key", ["working_dir", "env_file"])
+def test_a_path_with_a_nul_byte_is_refused_by_the_profile(key: str) -> None:
+    engine = {"gpus": [], "port": 8000, "launch": {key: "/a\0b"}}
+    node = {"gpus": {"count": 0}, "nvlink": {"links_per_gpu": 0}, "fabric": {"kind": "none"}}
+    with pytest.raises(ConfigError, match="cannot hold a NUL byte"):
+        profile_from_dict({"node": "n", **node, "engines": {"a": engine}})
+
+
 @pytest.mark.parametrize("host", ["[::1]", "a..b", "fe80::1%eth0", "a:80", "http://a", "", "x" * 300, "a b"])
 def test_a_host_that_no_url_can_hold_is_refused_by_the_profile(host: str) -> None:
     engine = {"gpus": [], "port": 8000, "host": host}
