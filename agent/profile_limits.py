@@ -39,6 +39,6 @@ def _unknown_ids(root: Table, part: str, known: list[str]) -> Iterator[ConfigErr
         if check_id in known or is_null(child):
             continue
         near = difflib.get_close_matches(check_id, known, 1, 0.5)
-        remedy = f"did you mean {near[0]}?" if near else "`nodegate docs checks` lists them"
+        remedy = f"did you mean {near[0]}?" if near else "`nodegate check` shows them all"
         problem = f"{part}.{clean(check_id)}: there is no check {clean(check_id)}"
         yield ConfigError(problem, where=mark_of(root, (part, check_id)).where, remedy=remedy)

@@ -20,7 +20,7 @@ from agent.sources.gpu_reading import GpuIdentity
 
 
 def _no_pins(profile: NodeProfile) -> str | None:
-    return no_gpus(profile) or (None if profile.gpus.pins else "no GPU is pinned (nodegate pins record)")
+    return no_gpus(profile) or (None if profile.gpus.pins else "no GPU is pinned (gpus.pins in the profile)")
 
 
 @check(

@@ -222,7 +222,7 @@ def test_limits_and_overrides_are_checked_against_the_checks_there_are(tmp_path:
         "3: limits.gpu.demo_margin.margin_c: `-1`: must be greater than or equal to 0; margin_c",
         "4: limits.gpu.demo_margin.margin: unknown key; the unit of this value is C; write margin_c",
         "5: limits.gpu.demo_margn: there is no check gpu.demo_margn; did you mean gpu.demo_margin?",
-        "6: limits.other: there is no check other; `nodegate docs checks` lists them",
+        "6: limits.other: there is no check other; `nodegate check` shows them all",
         "8: checks.gpu.demo: there is no check gpu.demo; did you mean gpu.demo_margin?",
         "10: checks.gpu.demo_margin.period_ms: unknown key; the unit of this value is s; write period_s",
         "11: checks.gpu.demo_margin.serving_class: `hrd` is not allowed; did you mean hard?",
