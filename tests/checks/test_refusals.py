@@ -72,20 +72,22 @@ def _hurt(check: Check, path: str, value: Any) -> None:
 
 
 #: Read only for dashboards: without it the metric is missing, and the verdict rests on the rest.
-#: (gpu.thermal_margin compares temperature and slowdown limit where there are both, but rests on the margin.)
+#: (gpu.thermal_margin judges the temperature too, but rests on the margin as long as that is credible.)
 FOR_DASHBOARDS = {
     ("gpu.power_limit", "power.draw_w"),
     ("gpu.power_limit", "power.gpu_utilization_percent"),
     ("gpu.power_limit", "power.sm_clock_mhz"),
     ("gpu.thermal_margin", "thermal.memory_temperature_c"),
-    ("gpu.thermal_margin", "thermal.slowdown_c"),
     ("gpu.thermal_margin", "thermal.temperature_c"),
 }
+#: Read to catch contradictions only: a platform may lack it.
+CROSS_CHECKS = {("gpu.thermal_margin", "thermal.slowdown_c")}
+NEED_NOT_ANSWER = FOR_DASHBOARDS | CROSS_CHECKS
 NVML_READS = [
     (c, path)
     for c in CHECKS.values()
     for path in sorted(_reads(c))
-    if path.startswith("nvml.gpus.3.") and (c.id, path.removeprefix("nvml.gpus.3.")) not in FOR_DASHBOARDS
+    if path.startswith("nvml.gpus.3.") and (c.id, path.removeprefix("nvml.gpus.3.")) not in NEED_NOT_ANSWER
 ]
 FILE_READS = [
     (c, path)
