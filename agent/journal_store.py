@@ -54,10 +54,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept: at most so many rows of each table, none older than so many days."""
+    """What is kept: at most so many rows of each table, and of those older than so many days only the newest.
+
+    Some are kept whatever their age: a clock that was wrong for a moment must not cost the whole history.
+    """
 
     max_rows: int = 200_000
     max_days: float = 90.0
+    min_rows: int = 10_000
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -138,8 +142,8 @@ def retention_rows(retention: Retention, now_wall_s: float) -> list[Row]:
     rows = []
     for table in LOG_TABLES:  # names of our own, nothing from outside gets into the SQL
         keep = f"SELECT COALESCE(MAX(id), 0) - ? FROM {table}"  # noqa: S608
-        sql = f"DELETE FROM {table} WHERE wall_s < ? OR id <= ({keep})"  # noqa: S608
-        rows.append(Row(sql, (oldest_wall_s, retention.max_rows)))
+        sql = f"DELETE FROM {table} WHERE wall_s < ? AND id <= ({keep}) OR id <= ({keep})"  # noqa: S608
+        rows.append(Row(sql, (oldest_wall_s, retention.min_rows, retention.max_rows)))
     return rows
 
 

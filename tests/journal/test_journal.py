@@ -276,7 +276,7 @@ def test_old_and_surplus_entries_are_dropped(path: Path) -> None:
     assert texts(journal) == ["17", "18", "19"]
     journal.close()
     now[0] += 89.5 * 86400
-    journal = Journal.open(path, wall=lambda: now[0], retention=Retention(max_rows=100, max_days=90))
+    journal = Journal.open(path, wall=lambda: now[0], retention=Retention(100, 90, min_rows=0))
     wait_until(lambda: texts(journal) == ["19"], "old ones are dropped")
     journal.close()
 
