@@ -18,6 +18,7 @@ import uvicorn
 from agent.agent_check import Conversations, serve_agent_check
 from agent.errors import DaemonError
 from agent.http_protocol import MAX_HEAD_BYTES, BoundedProtocol
+from agent.listening import BACKLOG
 
 log = logging.getLogger("nodegate.server")
 START_DEADLINE_S = 20.0
@@ -38,6 +39,8 @@ def http_server(app: Any, protocol: type[BoundedProtocol] = BoundedProtocol) -> 
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            # asyncio accepts as many at once: uvicorn's 2048 would be let in before the first is dropped.
+            backlog=BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ from server_kit import Served, published, record, serve
 
 from agent import http_protocol
 from agent.agent_check import MAX_CONNECTIONS, Conversations, serve_agent_check
-from agent.listening import bind_tcp
+from agent.listening import BACKLOG, bind_tcp
 from agent.model import GateState as S
 from agent.publisher import Publisher, boottime_s
 
@@ -224,3 +225,43 @@ def test_a_flood_of_agent_checks_is_bounded_for_all_engines_together() -> None:
 
     # A connection that is dropped for a new one is gone at the loop's next turn.
     assert 0 < asyncio.run(flood()) <= MAX_CONNECTIONS + 8
+
+
+def test_connections_that_come_all_at_once_are_bounded_too(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 32)
+    most = 0
+    take_in = http_protocol.BoundedProtocol.connection_made
+
+    def counting(self: http_protocol.BoundedProtocol, transport: asyncio.Transport) -> None:
+        nonlocal most
+        take_in(self, transport)
+        most = max(most, len(self.connections))
+
+    monkeypatch.setattr(http_protocol.BoundedProtocol, "connection_made", counting)
+    busy, release = threading.Event(), threading.Event()
+
+    def slow_clock() -> float:
+        busy.set()
+        release.wait(60)
+        return boottime_s()
+
+    monkeypatch.setattr(served.publisher, "clock", slow_clock)
+    asking = threading.Thread(target=served.ask, args=("/readyz",))
+    peers = []
+    try:
+        asking.start()
+        assert busy.wait(30)  # the servers' loop stands still; the connections wait in the kernel's queue
+        for _ in range(400):
+            peer = socket.socket()
+            peer.setblocking(False)
+            peer.connect_ex(("127.0.0.1", served.port))
+            peers.append(peer)
+    finally:
+        release.set()
+        asking.join(30)
+    assert served.ask("/readyz").status_code == 200
+    for peer in peers:
+        peer.close()
+    assert 32 <= most <= 32 + BACKLOG + 1
