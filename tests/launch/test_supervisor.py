@@ -99,17 +99,28 @@ def test_a_child_that_leaves_the_session_is_ended_too(tmp_path: Path) -> None:
 
 def test_a_daemon_that_got_away_before_the_first_look_is_ended_too(tmp_path: Path) -> None:
     """It forks twice and leaves the session at once: by session and parent it is nobody's any more."""
+    daemonising = """
+        import os, sys, time
+        if (between := os.fork()) == 0:
+            os.setsid()
+            if os.fork() == 0:
+                with open(sys.argv[1], "w") as file:
+                    file.write(f"{os.getpid()}\\n")
+                time.sleep(600)
+            os._exit(0)
+        os.waitpid(between, 0)
+        time.sleep(600)
+    """
 
     async def scenario() -> None:
         boss = supervisor(tmp_path)
-        run = await boss.start(plan(ESCAPING, str(tmp_path / "pids"), "0"))
-        root, daemon = await until_file(tmp_path / "pids", 2)
+        run = await boss.start(plan(daemonising, str(tmp_path / "pids")))
+        (daemon,) = await until_file(tmp_path / "pids", 1)
         async with asyncio.timeout(30):
             while process(daemon).ppid != os.getpid():  # type: ignore[union-attr]  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert await boss.stop(run, 0.3) == ()
-        assert not alive(root) and not alive(daemon)
-        assert process(root) is None and process(daemon) is None
+        assert process(run.pid) is None and process(daemon) is None
 
     asyncio.run(scenario())
 
