@@ -108,6 +108,14 @@ def _default_profile(node: Path | None) -> Path:
     return path
 
 
+def profile_of_machine() -> Path | None:
+    """This machine's profile, None without one."""
+    try:
+        return DEFAULT_PROFILE if DEFAULT_PROFILE.is_file() else None
+    except OSError:
+        return DEFAULT_PROFILE  # it may be there behind a folder that is closed to us: reading it says so
+
+
 @contextmanager
 def open_sources(
     profile: NodeProfile,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent.commands import NodeOption, ProfileOption, ScenarioOption
+from agent.commands import NodeOption, ProfileOption, ScenarioOption, profile_of_machine
 from agent.console import Out
 from agent.errors import ConfigError
 
@@ -32,12 +32,15 @@ def capture(
     node: NodeOption = None,
     scenario: ScenarioOption = None,
 ) -> None:
-    """Record a node for replay with `--node DIR`. GPUs, interfaces, kernel log, sysfs; a profile if named."""
+    """Record a node for replay with `--node DIR`. GPUs, interfaces, kernel log, sysfs, and its profile."""
     from agent.sources import capture as recorder
 
     recorder.check_target(folder)
     recording, known = _record(node, scenario)
-    text = recorder.read_profile_text(profile or (known.profile if known else None))
+    file = profile or (known.profile if known else profile_of_machine())
+    text = recorder.read_profile_text(file)
+    if file is None and not (folder / "profile.yaml").is_file():
+        recording.not_captured.append("profile.yaml: no profile; name one with --profile FILE")
     if redact:
         recording, text = recorder.redact(recording, text)
     recorder.write(recording, folder, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -30,6 +31,9 @@ _KEPT = ("profile.yaml", "scenarios", "README.md", "raw")
 
 
 _HOSTNAME = "proc/sys/kernel/hostname"
+#: A pin's serial number and the node's name, in a profile that may not even be valid YAML.
+_SERIAL = re.compile(r"""\bserial["']?\s*:\s*["']?([\w-]+)""")
+_NODE_NAME = re.compile(r"""(?m)^(node:[ \t]+)["']?[\w.-]+["']?""")
 
 
 @dataclass(slots=True)
@@ -73,9 +77,11 @@ def record(sources: Sources, *, about: dict[str, Any] | None = None) -> Recordin
 def redact(recording: Recording, profile_text: str | None = None) -> tuple[Recording, str | None]:
     """The recording, and the profile that goes with it, without what identifies the machine."""
     identities = [gpu["identity"] for gpu in recording.nvml["gpus"]]
+    # A pinned GPU that NVML does not show now is in the profile alone.
+    pinned = _SERIAL.findall(profile_text or "")
     redactor = Redactor(
         host=recording.meta["name"],
-        serials=[identity["serial"] for identity in identities if identity.get("serial")],
+        serials=[*(identity["serial"] for identity in identities if identity.get("serial")), *pinned],
     )
     tree = FileRecording(
         {path: redactor.text(text) for path, text in recording.tree.files.items()},
@@ -92,7 +98,9 @@ def redact(recording: Recording, profile_text: str | None = None) -> tuple[Recor
         tree=tree,
         not_captured=recording.not_captured,
     )
-    return redacted, None if profile_text is None else redactor.text(profile_text)
+    if profile_text is None:
+        return redacted, None
+    return redacted, redactor.text(_NODE_NAME.sub(rf"\g<1>{redactor.host}", profile_text))
 
 
 def check_target(target: Path) -> None:
@@ -270,4 +278,8 @@ def read_profile_text(path: Path | None) -> str | None:
         return None
     with suppress(OSError, ValueError):
         return path.read_text(encoding="utf-8")
-    raise ConfigError("cannot read the profile", where=str(path))
+    raise ConfigError(
+        "cannot read the profile",
+        where=str(path),
+        remedy="run this as root, or name another with --profile FILE",
+    )

@@ -20,6 +20,8 @@ _GID = re.compile(r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4}(?![0-9
 _MAPPED_IPV4 = "0000:0000:0000:0000:0000:ffff:"
 #: Shorter ones would also be found inside other words and numbers.
 _SHORTEST = 4
+#: Host names that name no machine; `node` is what a capture without one says, and a key of every profile.
+_NO_NAMES = frozenset({"localhost", "node"})
 
 
 class Redactor:
@@ -34,7 +36,7 @@ class Redactor:
                 self._words[serial] = self._digits(serial, len(serial))
         #: What stands for the host name.
         self.host = f"node-{self._hex(host, 6)}"
-        if len(host) >= _SHORTEST and host != "localhost":
+        if len(host) >= _SHORTEST and host not in _NO_NAMES:
             self._words[host] = self.host
         longest_first = sorted(map(re.escape, self._words), key=len, reverse=True)
         self._word = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_kit import SetClock, demo_node, small_documents, write_node, write_scenario
+from node_kit import UUID, SetClock, demo_node, small_documents, write_node, write_scenario
 from nodes import node_dir
 
 from agent.cli import run_command_line
@@ -261,6 +261,26 @@ def test_command_captures_this_machine(tmp_path: Path, capsys: pytest.CaptureFix
     assert folder.meta.boot_id != real
     assert all(real not in text for text in (folder.files or {}).values())
     assert threading.active_count() < 50
+
+
+def test_command_takes_this_machines_profile_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = tmp_path / "etc/profile.yaml"
+    monkeypatch.setattr("agent.commands.DEFAULT_PROFILE", profile)
+    assert command(str(tmp_path / "a")) == 0
+    assert "not captured: profile.yaml: no profile; name one with --profile FILE" in capsys.readouterr().out
+    assert load_node_folder(tmp_path / "a").profile is None
+    profile.parent.mkdir()
+    profile.write_text(f"node: rack7\ngpus: {{pins: {{0: {{uuid: {UUID}}}}}}}\n")
+    assert command(str(tmp_path / "a")) == 0
+    assert "profile.yaml" not in capsys.readouterr().out
+    assert (tmp_path / "a/profile.yaml").read_text() == profile.read_text()
+    assert command(str(tmp_path / "b"), "--redact") == 0
+    redacted = (tmp_path / "b/profile.yaml").read_text()
+    assert UUID not in redacted and "rack7" not in redacted
+    assert command(str(tmp_path / "c"), "--node", str(demo_node())) == 0
+    assert (tmp_path / "c/profile.yaml").read_text() == (demo_node() / "profile.yaml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from node_kit import demo_node
+from node_kit import UUID, demo_node, small_documents, write_node
 
 from agent.node_profile import GPU_UUID
 from agent.sources import capture as recorder
@@ -87,3 +88,24 @@ def test_short_host_names_are_replaced_where_they_stand_alone(host: str) -> None
     redactor = Redactor(host=host)
     assert redactor.text("vm.swappiness on localhost") == "vm.swappiness on localhost"
     assert re.fullmatch("node-[0-9a-f]{6}", redactor.host)
+
+
+def test_pins_and_the_name_in_the_profile_are_replaced_by_the_same_things(tmp_path: Path) -> None:
+    documents = small_documents()
+    identity = documents["nvml.json"]["gpus"][0]["identity"]
+    identity["serial"] = "1650623040150"
+    sources = replay_sources(write_node(tmp_path / "node", documents), None).sources
+    text = (
+        "node: rack7.example  # third from below\ngpus:\n  pins:\n"
+        f'    0: {{uuid: {UUID}, serial: "1650623040150"}}\n'
+        f"    1:\n      uuid: {GPU}\n      serial: 1650623099999\n"
+    )
+    recording, profile = recorder.redact(recorder.record(sources), text)
+    loaded = yaml.safe_load(profile or "")
+    seen = recording.nvml["gpus"][0]["identity"]
+    assert loaded["gpus"]["pins"][0] == {"uuid": seen["uuid"], "serial": seen["serial"]}
+    assert seen["serial"] != "1650623040150" and seen["uuid"] != UUID
+    assert loaded["node"] == recording.meta["name"]
+    absent = loaded["gpus"]["pins"][1]
+    assert absent["uuid"] != GPU and re.fullmatch(GPU_UUID, absent["uuid"])
+    assert re.fullmatch(r"\d{13}", str(absent["serial"])) and str(absent["serial"]) != "1650623099999"
