@@ -13,7 +13,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
@@ -27,7 +27,7 @@ from agent.operator_desk import (
     OrderRefused,
 )
 from agent.publisher import Publisher
-from agent.status_view import status_view
+from agent.status_view import status_json
 
 MAX_BODY_BYTES = 64 * 1024
 #: The longest an order may take: a slow disk, not a hung main loop.
@@ -138,8 +138,8 @@ def _add_questions(app: FastAPI, office: Office) -> None:
     """What changes nothing."""
 
     @app.get("/status")
-    async def status() -> dict[str, Any]:
-        return status_view(office.publisher)
+    async def status() -> Response:
+        return Response(status_json(office.publisher), media_type="application/json")
 
     @app.get("/history")
     async def history(

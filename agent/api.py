@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, Template, select_autoescape
 
 from agent.metrics import CONTENT_TYPE
 from agent.publisher import Publisher, Reply
-from agent.status_view import metrics_text, status_view
+from agent.status_view import metrics_text, status_json, status_view
 
 METHODS = ["GET", "HEAD", "OPTIONS"]
 _ALLOW = {"allow": ", ".join(METHODS), "cache-control": "no-store"}
@@ -37,7 +36,7 @@ def make_api(publisher: Publisher) -> FastAPI:
 
     @app.api_route("/status", methods=METHODS)
     async def status(request: Request) -> Response:
-        return _respond(request, Reply(200, json.dumps(status_view(publisher)).encode()))
+        return _respond(request, Reply(200, status_json(publisher)))
 
     @app.api_route("/metrics", methods=METHODS)
     async def metrics(request: Request) -> Response:
@@ -46,7 +45,9 @@ def make_api(publisher: Publisher) -> FastAPI:
     @app.api_route("/", methods=METHODS)
     async def page(request: Request) -> Response:
         html = _template().render(status=status_view(publisher))
-        return _respond(request, Reply(200, html.encode(), "text/html; charset=utf-8"))
+        return _respond(
+            request, Reply(200, html.encode(errors="backslashreplace"), "text/html; charset=utf-8")
+        )
 
     return app
 

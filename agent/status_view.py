@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from typing import Any
 
@@ -49,6 +51,11 @@ def status_view(publisher: Publisher) -> dict[str, Any]:
         "verdict": _verdict(current.snapshot),
         "results": _results(current.snapshot, now_mono_s),
     }
+
+
+def status_json(publisher: Publisher) -> bytes:
+    """`status_view` as JSON in ASCII: text from hardware may hold what UTF-8 cannot."""
+    return json.dumps(status_view(publisher), allow_nan=False).encode()
 
 
 def metrics_text(publisher: Publisher) -> bytes:
@@ -145,9 +152,14 @@ def _result(result: Result, now_mono_s: float) -> dict[str, Any]:
         "first_seen_s": result.first_seen_s,
         "carried": result.carried,
         "waived": result.waived,
-        "observed": finding.observed,
-        "expected": finding.expected,
+        "observed": _plain(finding.observed),
+        "expected": _plain(finding.expected),
         "unit": finding.unit,
         "summary": finding.summary,
         "action": action_to_dict(finding.action),
     }
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it: it knows no NaN and no infinity."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import socket
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from agent.admin_client import AdminClient
 from agent.errors import DaemonError
 from agent.holds import Holds
 from agent.listening import bind_unix
-from agent.model import Verdict
+from agent.model import Finding, Result, ServingClass, Snapshot, Verdict
 
 
 @pytest.fixture
@@ -279,6 +281,23 @@ def test_history_and_logs(served: Served) -> None:
     assert served.operator("GET", "/engine/logs?engine=glm&lines=3").json() == {"lines": ["a line"]}
     for path in ("/history?since_s=x", "/history?limit=0", "/engine/logs", "/engine/logs?engine=none"):
         assert served.operator("GET", path).status_code in (404, 422)
+
+
+@pytest.mark.parametrize("observed", [math.nan, -math.inf, "\ud800", 10**400])
+def test_odd_values_in_a_result_hide_no_status(desk: Desk, served: Served, observed: str | float) -> None:
+    def strictly(text: str) -> Any:
+        return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+    finding = Finding("node", Verdict.FAIL, "text of a device: \udcff", observed, observed)
+    bad = Verdict.FAIL
+    result = Result("gpu.ecc", finding, bad, bad, ServingClass.HARD, 0.0, 0.0, 600.0)
+    snapshot = Snapshot("bench", "h", True, "b", 0.0, 0.0, {("gpu.ecc", "node"): result})
+    current = desk.publisher.current
+    assert current is not None
+    desk.publisher.publish(replace(current, snapshot=snapshot))
+    for answer in (served.operator("GET", "/status"), served.ask("/status")):
+        assert (answer.status_code, strictly(answer.text)["results"][0]["check"]) == (200, "gpu.ecc")
+    assert (served.ask("/").status_code, served.ask("/metrics").status_code) == (200, 200)
 
 
 def test_the_client_says_what_is_wrong_in_one_line(served: Served, tmp_path: Path) -> None:

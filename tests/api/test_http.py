@@ -37,6 +37,12 @@ def serving(served: Served) -> None:
     served.publisher.publish(published(record(S.SERVING), at_s=boottime_s(), simulated=True))
 
 
+def answers_ready(served: Served) -> bool:
+    """Whether a fresh publication is answered: on a busy machine the one before the test is stale by now."""
+    served.publisher.publish(published(record(S.SERVING), at_s=boottime_s()))
+    return served.ask("/readyz").status_code == 200
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_get_head_and_options_are_served_and_nothing_else(served: Served, path: str) -> None:
     got, head, options = (served.ask(path, method) for method in ("GET", "HEAD", "OPTIONS"))
@@ -131,7 +137,7 @@ def test_garbage_gets_4xx_or_nothing_and_does_no_harm(served: Served, raw: bytes
                 said += chunk
     assert said == b"" or said.startswith((b"HTTP/1.1 4", b"HTTP/1.1 200"))
     assert b" 500 " not in said.partition(b"\r\n")[0]
-    assert served.ask("/readyz").status_code == 200
+    assert answers_ready(served)
 
 
 def test_silent_and_slow_clients_are_dropped(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +159,7 @@ def test_many_idle_clients_do_not_keep_a_load_balancer_out(served: Served) -> No
     try:
         for _ in range(http_protocol.MAX_CONNECTIONS + 20):
             idle.append(socket.create_connection(("127.0.0.1", served.port), timeout=30))
-        assert served.ask("/readyz").status_code == 200
+        assert answers_ready(served)
         # The oldest have made room.
         idle[0].settimeout(30)
         with contextlib.suppress(ConnectionError):
@@ -175,7 +181,7 @@ def test_a_client_that_reads_slowly_is_dropped(served: Served, monkeypatch: pyte
             while time.monotonic() < end_s:
                 peer.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n" * 100)
             raise AssertionError("never dropped")
-    assert served.ask("/readyz").status_code == 200
+    assert answers_ready(served)
 
 
 def test_the_agent_check_says_its_line_whatever_it_hears(served: Served) -> None:
@@ -261,7 +267,7 @@ def test_connections_that_come_all_at_once_are_bounded_too(
     finally:
         release.set()
         asking.join(30)
-    assert served.ask("/readyz").status_code == 200
+    assert answers_ready(served)
     for peer in peers:
         peer.close()
     assert 32 <= most <= 32 + BACKLOG + 1
