@@ -49,3 +49,10 @@ def _state(pid: str) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""
+
+
+def pytest_unconfigure() -> None:
+    """Engines that tests left running on purpose are gone by now; their Popen objects need not warn of it."""
+    supervisor = sys.modules.get("agent.launch.supervisor")
+    for child in getattr(supervisor, "_left_running", ()):
+        child.returncode = 0
