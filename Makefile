@@ -69,7 +69,7 @@ fmt: $(VENV)/.dev
 .PHONY: test
 test: lint
 	@bash .ci/need gcc:gcc gcc:libc6-dev
-	$(BIN)/pytest -m 'not root and not engine and not web' $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto --dist loadfile -m 'not root and not engine and not web' $(PYTEST_ARGS)
 
 .PHONY: test-root
 test-root: $(VENV)/.dev
