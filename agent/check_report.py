@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from agent.console import Out
 from agent.model import WORST_FIRST, ActionKind, Result, Verdict
 from agent.one_shot import PassReport
+from agent.rows import Row, cause_of, merge, names, subjects, worst_first
 
 _JUNIT_CHILD = {Verdict.FAIL: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}
 
 
 def show_table(report: PassReport, out: Out) -> None:
-    """The banner, one row a result, what to do about the bad ones, and the verdict in one line."""
+    """The banner, what was found, the worst first, what to do about it, and the verdict in one line."""
     out.banner(report.simulated)
-    rows = [(r.check, r.subject, r.verdict.value, r.finding.summary) for r in report.results]
-    out.table(("CHECK", "SUBJECT", "VERDICT", "SUMMARY"), rows)
-    advice = dict.fromkeys(
-        f"{r.check} {r.subject}: {what}"
-        for r in report.results
+    found = [(r.check, r.subject, r.verdict.value, cause_of(r.finding.summary)) for r in report.results]
+    out.table(("CHECK", "SUBJECT", "VERDICT", "SUMMARY"), _merged(worst_first(found, verdict=2)))
+    advice = _merged(
+        (r.check, r.subject, what)
+        for r in sorted(report.results, key=lambda result: WORST_FIRST.index(result.verdict))
         if r.verdict in (Verdict.FAIL, Verdict.WARN) and (what := _advice(r))
     )
     if advice:
         out.line()
-        for line in advice:
-            out.line(f"-> {line}")
+        for check, subject, what in advice:
+            out.line(f"-> {check} {subject}: {what}")
     out.line()
     phase = f" for {report.phase}" if report.phase is not None else ""
     verdict = f"{report.node}: {report.verdict}{phase}"
     out.line(f"{verdict} ({_counts(report)}; {len(report.gating)} would block a gate; {_took(report)})")
+
+
+def _merged(rows: Iterable[Row]) -> list[Row]:
+    """Rows of check, subject and what else: the same said of several is said once."""
+    return merge(merge(rows, 1, subjects), 0, names)
 
 
 def junit(report: PassReport) -> str:

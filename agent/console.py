@@ -59,8 +59,11 @@ class Out:
             self.line(SIMULATED_TEXT, style="black on yellow")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
-        """A table; a cell that is a verdict or a gate state gets its colour."""
-        cells = [[_cell(value) for value in row] for row in rows]
+        """A table; a cell that is a verdict or a gate state gets its colour, an empty one is `-`.
+
+        The last one of a row may stay empty: what it would be padded with wraps on a terminal.
+        """
+        cells = [[*(_cell(value) or "-" for value in row[:-1]), _cell(row[-1])] for row in rows]
         if self.is_terminal:
             self._rich_table(columns, cells, title)
         else:
@@ -79,9 +82,8 @@ class Out:
 
 
 def _cell(value: object) -> str:
-    """Text of one cell; nothing is `-`, and a line break would break the table."""
-    text = "" if value is None else " ".join(str(value).split())
-    return text or "-"
+    """Text of one cell; a line break would break the table."""
+    return "" if value is None else " ".join(str(value).split())
 
 
 def plain_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.check_track import ResultChange
@@ -20,6 +20,7 @@ from agent.operator_desk import OperatorDesk
 from agent.premises import Premises
 from agent.profile_loader import LoadedProfile
 from agent.publisher import NodeFacts, Publication, Publisher, answers_of
+from agent.rows import merge, subjects
 from agent.runner import Runner
 from agent.sources import Sources
 from agent.sources.engine import EngineBoard
@@ -173,10 +174,8 @@ class Parts:
         """New results: the gates first, everything slower after."""
         self.gates.evaluate(snapshot)
         self.journal.record_changes(changes, self.boot_id)
-        for change in changes:
-            after = change.after
-            if _is_news(change):
-                log.info("%s %s: %s: %s", after.check, after.subject, after.verdict, after.finding.summary)
+        for level, line in news_of(changes):
+            log.log(level, "%s", line)
 
     def _take_status(self, status: EngineStatus) -> None:
         """News of an engine, taken in at the loop's next turn: a gate's own order may have caused it."""
@@ -188,6 +187,17 @@ class Parts:
         # Nobody above this callback would see a defect, and a gate that was not evaluated must not stay open.
         except Exception as defect:  # noqa: BLE001
             self._fail(defect)
+
+
+def news_of(changes: Iterable[ResultChange]) -> Iterator[tuple[int, str]]:
+    """Level and text of what is worth a line; what is the same for several subjects is one line."""
+    news = [
+        (after.check, after.subject, after.verdict, after.finding.summary)
+        for after in (change.after for change in changes if _is_news(change))
+    ]
+    for check, subject, verdict, summary in merge(news, 1, subjects):
+        level = logging.WARNING if verdict is Verdict.FAIL else logging.INFO
+        yield level, f"{check} {subject}: {verdict}: {summary}"
 
 
 def _is_news(change: ResultChange) -> bool:

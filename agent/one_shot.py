@@ -6,7 +6,6 @@ import difflib
 import fnmatch
 import math
 import queue
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from agent.checks.registry import Check
 from agent.errors import ConfigError
 from agent.model import Finding, Phase, Result, Scalar, Verdict, worst
 from agent.result_json import action_to_dict
+from agent.rows import natural
 from agent.sources import Sources
 
 if TYPE_CHECKING:
@@ -132,12 +132,6 @@ def select(checks: Mapping[str, Check], phase: Phase | None, only: str | None) -
 def _plain(value: Scalar) -> Scalar:
     """The value as JSON can hold it: infinite and not-a-number have no JSON form."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def natural(subject: str) -> tuple[tuple[int, str | int], ...]:
-    """A sort key that puts gpu9 before gpu10."""
-    parts = re.split(r"(\d+)", subject)
-    return tuple((1, int(part)) if part.isdecimal() else (0, part) for part in parts)
 
 
 def _all_ids(checks: Sequence[Check]) -> str:

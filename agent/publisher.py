@@ -22,6 +22,8 @@ from agent.node_profile import Mode, NodeProfile
 #: The main loop beats at least every second; without a beat for this long it is not alive.
 LIVE_WITHIN_S = 5.0
 OBSERVE = "observe"
+#: Bodies end with a line break: a person's `curl` shows them on a line of their own.
+_OK = b"ok\n"
 _HEADER_CHARS = 200
 _FAIL_AT_ONCE = ("x-envoy-immediate-health-check-fail", "true")
 _DEGRADED = ("x-envoy-degraded", "true")
@@ -123,7 +125,7 @@ class Publisher:
         """The answer of /livez."""
         age_s = self.beat_age_s()
         if age_s is not None and age_s < LIVE_WITHIN_S:
-            return Reply(200, b"ok", "text/plain")
+            return Reply(200, _OK, "text/plain")
         text = "has not begun" if age_s is None else f"has not beaten for {age_s:.1f} s"
         return Reply(503, _json({"live": False, "summary": f"the main loop {text}"}))
 
@@ -170,7 +172,7 @@ def _together(answers: tuple[Answer, ...], age_s: float, facts: NodeFacts) -> Re
     if closed or stale:
         blocking = (*stale, *(item for answer in closed for item in answer.blocking))
         return _not_ready(_worst_state(closed or answers), age_s, blocking)
-    return Reply(200, b"ok", "text/plain", _open_headers(answers))
+    return Reply(200, _OK, "text/plain", _open_headers(answers))
 
 
 def _answer(record: GateRecord, degraded_percent: int) -> Answer:
@@ -259,4 +261,4 @@ def _ascii(text: str) -> str:
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(", ", ": ")).encode()
+    return json.dumps(value, separators=(", ", ": ")).encode() + b"\n"

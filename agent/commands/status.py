@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from agent.commands import DEFAULT_RUN_DIR, RunDirOption
+from agent.rows import Row, cause_of, merge, names, natural, subjects, worst_first
 
 WATCH_S = 1.0
 #: Erase the terminal and begin at its top.
@@ -68,8 +69,8 @@ def show_status(status: Mapping[str, Any]) -> None:
         out.line(f"PROBLEM: {problem}", "bold red")
     out.line()
     out.table(("engine", "gate", "ready", "for", "process", "why"), [_gate_row(g) for g in status["gates"]])
-    _show_reasons(out, status["gates"])
-    _show_results(out, status["results"])
+    blocking = _show_reasons(out, status)
+    _show_results(out, status["results"], blocking)
 
 
 def _show_holds(out: Any, status: Mapping[str, Any]) -> None:
@@ -103,35 +104,46 @@ def _gate_row(gate: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _show_reasons(out: Any, gates: Sequence[Mapping[str, Any]]) -> None:
-    """What stands against each gate, and what to do about it."""
-    rows = [
-        (gate["engine"], blocker["check"], blocker["subject"], blocker["summary"], blocker["action"]["hint"])
-        for gate in gates
-        for blocker in gate["blocking"]
-    ]
-    if rows:
-        out.line()
-        out.table(("engine", "check", "subject", "what", "do"), rows)
+def _show_reasons(out: Any, status: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """What stands against each gate, and what to do about it; the checks and subjects that were named."""
+    verdicts = {(result["check"], result["subject"]): result["verdict"] for result in status["results"]}
+    rows: list[Row] = []
+    named: set[tuple[str, str]] = set()
+    for gate in status["gates"]:
+        for blocker in gate["blocking"]:
+            of = (blocker["check"], blocker["subject"])
+            named.add(of)
+            found = cause_of(blocker["summary"])
+            rows.append((gate["engine"], *of, verdicts.get(of, ""), found, blocker["action"]["hint"]))
+    if not rows:
+        return named
+    rows = merge(merge(merge(rows, 2, subjects), 1, names), 0, ", ".join)
+    shown = 6 if any(row[5] for row in rows) else 5
+    out.line()
+    columns = ("engine", "check", "subject", "verdict", "what", "do")
+    out.table(columns[:shown], [row[:shown] for row in rows])
+    return named
 
 
-def _show_results(out: Any, results: Sequence[Mapping[str, Any]]) -> None:
-    """The results that are not good, and how many are."""
-    rows = [
+def _show_results(out: Any, results: Sequence[Mapping[str, Any]], named: Set[tuple[str, str]]) -> None:
+    """The results that are not good and not named yet, and how many are."""
+    rows: list[Row] = [
         (
             result["check"],
             result["subject"],
             result["verdict"],
             "yes" if result["waived"] else "",
-            f"{result['age_s']:.0f} s",
-            result["summary"],
+            result["age_s"],
+            cause_of(result["summary"]),
         )
-        for result in results
-        if result["verdict"] in _TELLING
+        for result in sorted(results, key=lambda result: natural(result["subject"]))
+        if result["verdict"] in _TELLING and (result["check"], result["subject"]) not in named
     ]
+    rows = merge(merge(worst_first(rows, verdict=2), 1, subjects, largest=4), 0, names, largest=4)
     out.line()
     if rows:
-        out.table(("check", "subject", "verdict", "waived", "age", "what was found"), rows)
+        shown = [(*row[:4], f"{row[4]:.0f} s", row[5]) for row in rows]
+        out.table(("check", "subject", "verdict", "waived", "age", "what was found"), shown)
     counts = {
         verdict: sum(r["verdict"] == verdict for r in results) for verdict in ("PASS", *_TELLING, "SKIP")
     }

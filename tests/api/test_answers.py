@@ -63,7 +63,7 @@ def test_each_state_answers_as_the_interface_says(publisher: Publisher, time: Ha
             assert (body["ready"], body["state"], body["age_s"]) == (False, state.value, 0.0)
             assert set(body["blocking"][0]) == {"check", "subject", "summary", "action"}
         else:
-            assert reply.body == b"ok"
+            assert reply.body == b"ok\n"
     assert publisher.agent_line("glm") == line
 
 

@@ -40,9 +40,10 @@ def test_the_table_has_a_row_for_each_result_advice_and_the_verdict() -> None:
     text = table()
     assert [line.split()[:3] for line in text.splitlines()[:3]] == [
         ["CHECK", "SUBJECT", "VERDICT"],
-        ["gpu.thermal_margin", "gpu0", "PASS"],
         ["gpu.thermal_margin", "gpu1", "FAIL"],
+        ["gpu.thermal_margin", "gpu2", "UNKNOWN"],
     ]
+    assert [line.split()[2] for line in text.splitlines()[3:6]] == ["WARN", "PASS", "SKIP"]
     assert "-> gpu.thermal_margin gpu1: Run it. (play: gpu)" in text
     assert "n1: FAIL for admission (1 FAIL, 1 UNKNOWN, 1 WARN, 1 PASS, 1 SKIP; 2 would block a gate; " in text
 

@@ -1,0 +1,79 @@
+"""Rows of a table that say the same of several checks or subjects, as one row: a night has few hours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from agent.model import WORST_FIRST
+
+Row = tuple[Any, ...]
+#: More names than this are counted.
+MOST_NAMES = 3
+_RANKS = {verdict.value: rank for rank, verdict in enumerate(WORST_FIRST)}
+#: gpu3, mlx5_0/1: what stands before the number, the number, what follows.
+_NUMBERED = re.compile(r"([^/]*?)(\d{1,9})((?:/.*)?)")
+_NEXT_TRY = re.compile(r"; next try in \d+ s")
+
+
+def natural(subject: str) -> tuple[tuple[int, str | int], ...]:
+    """A sort key that puts gpu9 before gpu10."""
+    parts = re.split(r"(\d+)", subject)
+    return tuple((1, int(part)) if part.isdecimal() else (0, part) for part in parts)
+
+
+def cause_of(summary: str) -> str:
+    """A summary without what is another at each reading."""
+    return _NEXT_TRY.sub("", summary)
+
+
+def worst_first(rows: Iterable[Row], verdict: int) -> list[Row]:
+    """The rows by the verdict in this column; rows of one verdict stay in order."""
+    return sorted(rows, key=lambda row: _RANKS.get(str(row[verdict]), -1))
+
+
+def merge(
+    rows: Iterable[Row], column: int, join: Callable[[Sequence[str]], str], *, largest: int | None = None
+) -> list[Row]:
+    """Rows that differ in one column only, as one row with what `join` makes of that column.
+
+    Column `largest` may differ as well: the merged row has the largest.
+    """
+    groups: dict[Row, list[Row]] = {}
+    for row in rows:
+        same = tuple(cell for at, cell in enumerate(row) if at not in (column, largest))
+        groups.setdefault(same, []).append(row)
+    merged = []
+    for group in groups.values():
+        cells = list(group[0])
+        cells[column] = join(list(dict.fromkeys(str(row[column]) for row in group)))
+        if largest is not None:
+            cells[largest] = max(row[largest] for row in group)
+        merged.append(tuple(cells))
+    return merged
+
+
+def names(several: Sequence[str]) -> str:
+    """Ids in a row: all of a few, or the first and how many."""
+    if len(several) <= MOST_NAMES:
+        return ", ".join(several)
+    return f"{', '.join(several[: MOST_NAMES - 1])}, ... ({len(several)} checks)"
+
+
+def subjects(several: Sequence[str]) -> str:
+    """Subjects in a row; three or more numbers without a gap are a range: `gpu0-gpu7`."""
+    runs: list[list[str]] = []
+    for subject in several:
+        if runs and _follows(runs[-1][-1], subject):
+            runs[-1].append(subject)
+        else:
+            runs.append([subject])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+
+
+def _follows(before: str, after: str) -> bool:
+    first, second = _NUMBERED.fullmatch(before), _NUMBERED.fullmatch(after)
+    if first is None or second is None or first[1] != second[1] or first[3] != second[3]:
+        return False
+    return int(second[2]) == int(first[2]) + 1
