@@ -78,8 +78,6 @@ def _add_case(suite: Element, result: Result) -> None:
 def _advice(result: Result) -> str:
     """What to do, in one line; empty when nothing is advised."""
     action = result.finding.action
-    if action.play is not None:
-        return f"{action.hint} (play: {action.play})".strip()
     return action.hint or ("" if action.kind is ActionKind.NONE else action.kind.value.replace("_", " "))
 
 

@@ -79,8 +79,7 @@ def _section(check: Check) -> Iterator[str]:
         yield f"- Judges growth: a single pass samples twice, {check.needs_interval_s:g} s apart"
     if check.triggers:
         yield f"- Runs at once on: {', '.join(sorted(check.triggers))}"
-    play = f" (play `{check.action.play}`)" if check.action.play else ""
-    yield f"- Usual action: {check.action.hint}{play}"
+    yield f"- Usual action: {check.action.hint}"
     yield ""
     yield from _limits(check)
 

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from agent import __version__
 from agent.evaluate import is_stale
-from agent.model import GateState, Snapshot, Verdict, gpu_slot_of
+from agent.model import GateState, Measure, Snapshot, Verdict, gpu_slot_of
 
 #: Content type of what `render_metrics` returns.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -140,13 +140,14 @@ def _about_measures(snapshot: Snapshot, now_mono_s: float) -> Iterator[Metric]:
         labels = {"gpu": str(slot)} if slot is not None else {"device": device, "port": port}
         for measure in result.measures:
             kind = {"kind": measure.kind} if measure.kind else {}
-            family = families.setdefault(measure.name, _family(measure.name))
+            family = families.setdefault(measure.name, _family(measure))
             family.add_sample(f"nodegate_{measure.name}", labels | kind, measure.value)
     yield from families.values()
 
 
-def _family(name: str) -> Metric:
-    text = ON_GPU.get(name, f"Counter of the RDMA port as the driver names it: {name}.")
+def _family(measure: Measure) -> Metric:
+    name = measure.name
+    text = ON_GPU.get(name, f"Counter of the RDMA port, as the driver names it: {measure.counter or name}.")
     if name.endswith("_total"):
         return Metric(f"nodegate_{name.removesuffix('_total')}", text, "counter")
     return Metric(f"nodegate_{name}", text, "gauge")

@@ -59,7 +59,10 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Advice: `hint` is one imperative sentence, `play` an ansible tag when kind is APPLY_PLAY."""
+    """Advice: `hint` is one imperative sentence, to be followed by hand.
+
+    `play` is a tag reserved for provisioning, which is not built yet; only kind APPLY_PLAY has one.
+    """
 
     kind: ActionKind = ActionKind.NONE
     hint: str = ""
@@ -73,12 +76,13 @@ NO_ACTION = Action()
 class Measure:
     """A number that a check read on its way, for dashboards: `name` is one of metrics.py, less its prefix.
 
-    `kind` tells several of one name and subject apart (`replay`, `crc`).
+    `kind` tells several of one name and subject apart (`replay`, `crc`); `counter` is the driver's own name.
     """
 
     name: str
     value: float
     kind: str = ""
+    counter: str = ""
 
 
 @dataclass(frozen=True, slots=True)

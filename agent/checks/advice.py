@@ -1,4 +1,4 @@
-"""What to do about a finding, worded once: one imperative sentence, and a play's tag if one repairs it."""
+"""What to do about a finding, worded once: one imperative sentence that a person can follow by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from agent.model import Action, ActionKind
 
 
 def play(tag: str, hint: str) -> Action:
-    """A play repairs it; `tag` is its ansible tag (gpu, nic, roce, sysctl)."""
+    """A setting that provisioning will repair one day: `tag` (gpu, nic, roce, sysctl) is reserved for that.
+
+    There are no plays yet, so `hint` says what to do by hand.
+    """
     return Action(ActionKind.APPLY_PLAY, hint, tag)
 
 
@@ -30,6 +33,7 @@ RESET_GPU = Action(
 )
 RESTART_ENGINE = Action(ActionKind.RESTART_ENGINE, "Restart the engine that used this GPU.")
 SUPPORT = Action(ActionKind.CONTACT_SUPPORT, "Open a case with the vendor and attach an evidence bundle.")
+MODEL = person("Put the right GPU back, or correct gpus.model in the profile.")
 RECORD_PINS = person(
-    "If the GPU was changed on purpose, accept the new pins; otherwise put the right GPU back."
+    "If the GPU was changed on purpose, correct gpus.pins in the profile; otherwise put the right GPU back."
 )

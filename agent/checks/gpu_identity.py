@@ -100,7 +100,7 @@ def _no_model(profile: NodeProfile) -> str | None:
     period_s=60.0,
     fail_for_s=60.0,
     skip=_no_model,
-    action=advice.RECORD_PINS,
+    action=advice.MODEL,
 )
 def gpu_model(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Every GPU must be of the model that the profile names."""
@@ -111,7 +111,7 @@ def gpu_model(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterat
             raise SourceUnavailable("NVML gives no product name")
         verdict = Verdict.PASS if gpu.name == profile.gpus.model else Verdict.FAIL
         text = gpu.name if verdict is Verdict.PASS else f"{gpu.name}, expected {profile.gpus.model}"
-        return Finding(slot.subject, verdict, text, gpu.name, profile.gpus.model, action=advice.RECORD_PINS)
+        return Finding(slot.subject, verdict, text, gpu.name, profile.gpus.model, action=advice.MODEL)
 
     yield from judge_slots(slots(sources, profile), judge)
 
@@ -128,7 +128,7 @@ def _no_driver(profile: NodeProfile) -> str | None:
     period_s=60.0,
     fail_for_s=60.0,
     skip=_no_driver,
-    action=advice.play("gpu", "Install the driver of the profile with the gpu play and reboot."),
+    action=advice.play("gpu", "Install the driver of the profile (driver_version) and reboot the node."),
 )
 def host_driver(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """The loaded driver must be the one of the profile."""
@@ -142,7 +142,7 @@ def host_driver(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iter
         return
     same = version == profile.driver_version
     text = f"driver {version}" if same else f"driver {version}, expected {profile.driver_version}"
-    repair = advice.play("gpu", f"Install driver {profile.driver_version} with the gpu play and reboot.")
+    repair = advice.play("gpu", f"Install driver {profile.driver_version} and reboot the node.")
     yield Finding(
         "node", Verdict.PASS if same else Verdict.FAIL, text, version, profile.driver_version, action=repair
     )

@@ -19,7 +19,7 @@ from agent.node_profile import NodeProfile
 from agent.sources import Sources
 from agent.sources.gpu_reading import GpuReading, NvmlGroup
 
-_ENABLE_ECC = advice.play("gpu", "Enable ECC with the gpu play and reboot.")
+_ENABLE_ECC = advice.play("gpu", "Enable ECC with nvidia-smi -e 1 and reboot the node.")
 _REPLACE = advice.reseat("Replace the GPU: its memory can no longer be repaired.")
 
 

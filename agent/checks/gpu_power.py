@@ -26,7 +26,10 @@ MEASURES = {
     "gpu_utilization_percent": "gpu_utilization_percent",
     "gpu_sm_clock_megahertz": "sm_clock_mhz",
 }
-_PLAY = advice.play("gpu", "Set the power limit and persistence of the profile again with the gpu play.")
+_SET_LIMIT = advice.play(
+    "gpu", "Set the power limit of the profile with nvidia-smi -pl and enable nvidia-persistenced."
+)
+_PERSISTENCE = advice.play("gpu", "Enable nvidia-persistenced: systemctl enable --now nvidia-persistenced.")
 _OUT_OF_BAND = advice.person(
     "Look for a power cap in the BMC or at the PDU: it is not the driver's own setting."
 )
@@ -51,7 +54,7 @@ class PowerLimits(Limits):
     fail_for_s=2.0,
     clear_for_s=30.0,
     skip=no_gpus,
-    action=_PLAY,
+    action=_SET_LIMIT,
 )
 def gpu_power_limit(sources: Sources, profile: NodeProfile, limits: PowerLimits) -> Iterator[Finding]:
     """The limit that is enforced must be the provisioned one; the summary says which hand changed it."""
@@ -80,7 +83,8 @@ def _who(enforced_w: float, requested_w: float, want_w: float, limits: PowerLimi
     if enforced_w < requested_w - limits.tolerance_w:
         return f"capped from outside, the driver asks for {requested_w:g} W", _OUT_OF_BAND
     if abs(requested_w - want_w) > limits.tolerance_w:
-        return f"the driver was set to {requested_w:g} W", _PLAY
+        repair = f"Set {want_w:g} W with nvidia-smi -pl and enable nvidia-persistenced."
+        return f"the driver was set to {requested_w:g} W", advice.play("gpu", repair)
     return f"although the driver asks for {requested_w:g} W", _OUT_OF_BAND
 
 
@@ -98,7 +102,7 @@ def _no_persistence(profile: NodeProfile) -> str | None:
     period_s=30.0,
     fail_for_s=30.0,
     skip=_no_persistence,
-    action=_PLAY,
+    action=_PERSISTENCE,
 )
 def gpu_persistence(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """The driver must keep its state with no client, or the power limit is lost when the engine stops."""
@@ -107,6 +111,6 @@ def gpu_persistence(sources: Sources, profile: NodeProfile, _limits: Limits) -> 
         if now.boolean("persistence"):
             return Finding(slot.subject, Verdict.PASS, "persistence is on", True, True)
         summary = "persistence is off: power limit and driver state are lost when no engine runs"
-        return Finding(slot.subject, Verdict.WARN, summary, False, True, action=_PLAY)
+        return Finding(slot.subject, Verdict.WARN, summary, False, True, action=_PERSISTENCE)
 
     yield from judge_readings(sources, profile, NvmlGroup.POWER, judge)

@@ -19,10 +19,13 @@ from agent.node_profile import FabricKind, NicPort, NodeProfile
 from agent.sources import Sources
 
 _DRIVER = advice.reseat(
-    "Look for the NIC with lspci: reseat it if it is not there, else load its driver (nic play)."
+    "Look for the NIC with lspci: reseat it if it is not there, else load its driver (mlx5_ib)."
 )
 _CABLE = advice.person("Check cable, transceiver and switch port of this link.")
-_PLAY = advice.play("nic", "Set rate, MTU and link type of the profile again with the nic play.")
+_SET_LINK_TYPE = advice.play("nic", "Set LINK_TYPE_P1 of the card with mlxconfig and reboot the node.")
+_NAME_INTERFACE = advice.play(
+    "nic", "Look for the interface with ip link: load its driver, or correct netdev in the profile."
+)
 _STATE = re.compile(r"(\d{1,2}):\s*(\S.*)")
 _RATE = re.compile(r"(\d{1,5}(?:\.\d{1,3})?)\s*Gb/sec\b")
 LINK_LAYERS = {FabricKind.ROCE: "Ethernet", FabricKind.IB: "InfiniBand"}
@@ -102,9 +105,8 @@ def _judge_port(sources: Sources, port: NicPort, kind: FabricKind) -> Finding:
         seen = f"{state_name}, {phys_name}"
         return _failed(port, f"port is {seen}", seen, "ACTIVE, LinkUp", _CABLE)
     if layer != LINK_LAYERS[kind]:
-        return _failed(
-            port, f"link layer {layer}, expected {LINK_LAYERS[kind]}", layer, LINK_LAYERS[kind], _PLAY
-        )
+        summary = f"link layer {layer}, expected {LINK_LAYERS[kind]}"
+        return _failed(port, summary, layer, LINK_LAYERS[kind], _SET_LINK_TYPE)
     if rate_gbps < port.rate_gbps:
         summary = f"{rate_gbps:g} Gb/s, expected {port.rate_gbps:g} Gb/s"
         return _failed(port, summary, rate_gbps, port.rate_gbps, _CABLE)
@@ -124,13 +126,18 @@ def _interface_problem(sources: Sources, port: NicPort) -> Finding | None:
     try:
         link = sources.net.link(port.netdev)
     except DeviceAbsent:
-        return _failed(port, f"interface {port.netdev} does not exist", "absent", port.netdev, _PLAY)
+        return _failed(
+            port, f"interface {port.netdev} does not exist", "absent", port.netdev, _NAME_INTERFACE
+        )
     if link.operstate != "up" or not link.carrier:
         seen = f"{link.operstate}, {'carrier' if link.carrier else 'no carrier'}"
         return _failed(port, f"interface {port.netdev} is {seen}", seen, "up, carrier", _CABLE)
     if port.mtu_bytes is not None and link.mtu_bytes != port.mtu_bytes:
         summary = f"MTU of {port.netdev} is {link.mtu_bytes} bytes, expected {port.mtu_bytes}"
-        return _failed(port, summary, link.mtu_bytes, port.mtu_bytes, _PLAY)
+        repair = (
+            f"Set it with ip link set {port.netdev} mtu {port.mtu_bytes}, and in the host's network settings."
+        )
+        return _failed(port, summary, link.mtu_bytes, port.mtu_bytes, advice.play("nic", repair))
     return None
 
 

@@ -19,7 +19,7 @@ from agent.sources.gpu_reading import GpuReading, NvmlGroup
 
 COMPLETED = 3
 _FM = advice.play(
-    "gpu", "Start nvidia-fabricmanager with the gpu play, then reset the GPUs if the state stays."
+    "gpu", "Start nvidia-fabricmanager (systemctl enable --now), then reset the GPUs if the state stays."
 )
 _WAIT = advice.person("Wait for nvidia-fabricmanager; if this lasts five minutes, read its log.")
 _STATES: dict[int, tuple[str, Action]] = {

@@ -16,9 +16,12 @@ from agent.model import Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile, Roce
 from agent.sources import DcbInfo, Sources
 
-_PLAY = advice.play("roce", "Set PFC, trust, DSCP map and ECN of the profile again with the roce play.")
+_SET_PFC = advice.play(
+    "roce", "Set PFC, trust and DSCP map of the profile with mlnx_qos or dcb, on the host and on the switch."
+)
+_SET_ECN = advice.play("roce", "Write 1 to the files under ecn/roce_np and ecn/roce_rp of this interface.")
 _OWNER = advice.play(
-    "roce", "Take DCBX from the firmware or lldpad with the roce play, so that the host's settings hold."
+    "roce", "Stop lldpad and set mlnx_qos --dcbx os on the interface, so that the host's settings hold."
 )
 NO_ECN_FILES = (
     "no such interface (see nic.port), or a driver without ECN files; with the inbox driver verify ECN by"
@@ -42,7 +45,7 @@ def _netdev(port: NicPort) -> str:
     fail_for_s=30.0,
     triggers=("net.link",),
     skip=not_roce,
-    action=_PLAY,
+    action=_SET_PFC,
 )
 def roce_pfc_config(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """PFC must be on for the profile's priority alone, and RDMA traffic must be sorted into it."""
@@ -60,15 +63,15 @@ def _judge_pfc(port: NicPort, dcb: DcbInfo, roce: Roce) -> Finding:
     seen = ", ".join(map(str, lossless)) or "none"
     if lossless != [roce.priority]:
         summary = f"PFC is on for priority {seen}, expected {roce.priority} alone"
-        return Finding(subject, Verdict.FAIL, summary, seen, str(roce.priority), action=_PLAY)
+        return Finding(subject, Verdict.FAIL, summary, seen, str(roce.priority), action=_SET_PFC)
     if dcb.trust != roce.trust:
         summary = f"the port sorts packets by {dcb.trust}, expected {roce.trust}"
-        return Finding(subject, Verdict.FAIL, summary, dcb.trust, roce.trust, action=_PLAY)
+        return Finding(subject, Verdict.FAIL, summary, dcb.trust, roce.trust, action=_SET_PFC)
     mapped = dcb.dscp_to_priority.get(roce.dscp)
     if roce.trust == "dscp" and mapped != roce.priority:
         where = "is not mapped" if mapped is None else f"maps to priority {mapped}"
         summary = f"DSCP {roce.dscp} {where}, expected priority {roce.priority}"
-        return Finding(subject, Verdict.FAIL, summary, mapped, roce.priority, action=_PLAY)
+        return Finding(subject, Verdict.FAIL, summary, mapped, roce.priority, action=_SET_PFC)
     if not dcb.host_managed:
         summary = "set as expected, but the firmware or lldpad manages DCBX: a switch may change it"
         return Finding(subject, Verdict.WARN, summary, seen, str(roce.priority), action=_OWNER)
@@ -91,7 +94,7 @@ def _no_ecn(profile: NodeProfile) -> str | None:
     fail_for_s=30.0,
     triggers=("net.link",),
     skip=_no_ecn,
-    action=_PLAY,
+    action=_SET_ECN,
 )
 def roce_ecn_config(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """ECN must be on for the lossless priority at the notification point and at the reaction point."""
@@ -112,7 +115,7 @@ def _judge_ecn(sources: Sources, port: NicPort, priority: int) -> Finding:
     off = [name for name, value in values.items() if value == 0]
     if off:
         summary = f"ECN is off at the {' and '.join(off)} point for priority {priority}"
-        return Finding(subject_of(port), Verdict.FAIL, summary, "off", "on", action=_PLAY)
+        return Finding(subject_of(port), Verdict.FAIL, summary, "off", "on", action=_SET_ECN)
     return Finding(
         subject_of(port), Verdict.PASS, f"ECN on for priority {priority} at both points", "on", "on"
     )

@@ -101,10 +101,13 @@ def roce_errors(sources: Sources, profile: NodeProfile, limits: RoceLimits) -> I
 
 
 def _measured(port: NicPort, growth: Growth, discards: str, limits: RoceLimits) -> Finding:
-    totals = tuple(
-        Measure(f"roce_{name.rsplit('/', 1)[-1]}_total", value) for name, value in growth.totals.items()
-    )
+    totals = tuple(_total(name.rsplit("/", 1)[-1], value) for name, value in growth.totals.items())
     return replace(_judge(port, growth, discards, limits), measures=totals)
+
+
+def _total(counter: str, value: int) -> Measure:
+    """A counter's lifetime value; some drivers' counters have the prefix already."""
+    return Measure(f"roce_{counter.removeprefix('roce_')}_total", value, counter=counter)
 
 
 def _judge(port: NicPort, growth: Growth, discards: str, limits: RoceLimits) -> Finding:

@@ -31,6 +31,7 @@ def test_it_is_named_and_documented(check: Check) -> None:
     assert check.source.strip()
     assert check.run.__doc__ and check.run.__doc__.strip().endswith(".")
     assert check.action.hint.endswith(".")
+    assert not re.search(r"\bplays?\b", check.action.hint), "there are no plays yet"
     for name, field in check.limits.model_fields.items():
         assert field.description, f"{check.id}.{name} has no description"
 
@@ -143,6 +144,7 @@ def test_every_summary_is_one_short_line_and_every_failure_says_what_to_do() -> 
             assert finding.summary and "\n" not in finding.summary and len(finding.summary) <= 240, told
             if finding.verdict is Verdict.FAIL:
                 assert finding.action.hint.endswith(".") or check.action.hint.endswith("."), told
+            assert not re.search(r"\bplays?\b|accept the new", finding.action.hint), told
             if finding.action.kind is ActionKind.APPLY_PLAY:
                 assert finding.action.play in PLAY_TAGS, told
             else:

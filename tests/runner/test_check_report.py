@@ -44,7 +44,7 @@ def test_the_table_has_a_row_for_each_result_advice_and_the_verdict() -> None:
         ["gpu.thermal_margin", "gpu2", "UNKNOWN"],
     ]
     assert [line.split()[2] for line in text.splitlines()[3:6]] == ["WARN", "PASS", "SKIP"]
-    assert "-> gpu.thermal_margin gpu1: Run it. (play: gpu)" in text
+    assert "-> gpu.thermal_margin gpu1: Run it." in text
     assert "n1: FAIL for admission (1 FAIL, 1 UNKNOWN, 1 WARN, 1 PASS, 1 SKIP; 2 would block a gate; " in text
 
 
@@ -68,5 +68,5 @@ def test_junit_can_be_read_and_counts_each_kind() -> None:
     }
     failure = next(suite.iter("failure"))
     assert failure.attrib["message"] == "-4 C <&> \ufffd[31m"
-    assert failure.text == "Run it. (play: gpu)"
+    assert failure.text == "Run it."
     assert {p.attrib["name"]: p.attrib["value"] for p in suite.iter("property")}["simulated"] == "true"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from check_cases import run_twice
+from fake_h200 import h200_node, h200_profile
 from prometheus_client.parser import text_string_to_metric_families
 from runner_kit import result, snapshot
 
 from agent import __version__
+from agent.checks.registry import load_all
 from agent.metrics import GateSample, render_metrics
 from agent.model import GateState, Measure, Snapshot, Verdict
 
@@ -77,3 +80,21 @@ def test_what_checks_measured_is_shown_while_it_is_fresh() -> None:
     assert labelled(samples, "nodegate_nvlink_errors_total", gpu="3", kind="replay") == 3
     assert labelled(samples, "nodegate_nvlink_errors_total", gpu="3", kind="crc") == 0
     assert labelled(samples, "nodegate_roce_symbol_error_total", device="mlx5_0", port="1") == 12
+
+
+def test_a_ports_counter_is_helped_by_the_drivers_own_name() -> None:
+    node, profile = h200_node(), h200_profile()
+    findings = run_twice(load_all()["roce.errors"], node, profile)
+    port = replace(result("roce.errors", "mlx5_0/1", P), measures=findings["mlx5_0/1"].measures)
+    text = render_metrics(snapshot(port), (), durations_s={}, now_mono_s=1000.0).decode()
+    helped = {
+        family.name: family.documentation
+        for family in text_string_to_metric_families(text)
+        if family.name.startswith("nodegate_roce_")
+    }
+    says = "Counter of the RDMA port, as the driver names it: {}."
+    assert helped["nodegate_roce_slow_restart"] == says.format("roce_slow_restart")
+    assert helped["nodegate_roce_symbol_error"] == says.format("symbol_error")
+    assert helped["nodegate_roce_rx_prio3_discards"] == says.format("rx_prio3_discards")
+    assert "roce_roce" not in text
+    assert "nodegate_roce_slow_restart_total{" in text
