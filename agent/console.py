@@ -29,7 +29,7 @@ STYLES = {
     "quarantined": "bold red",
     "maintenance": "bold magenta",
 }
-SIMULATED_TEXT = "SIMULATED: these readings come from a captured node, not from this machine"
+SIMULATED_TEXT = "SIMULATED: these readings come from {}, not from this machine"
 
 
 class Out:
@@ -53,10 +53,11 @@ class Out:
             self._stream.write(f"{text}\n")
             self._stream.flush()
 
-    def banner(self, simulated: bool) -> None:
-        """Say that readings are not real, when they are not."""
+    def banner(self, simulated: bool, folder: str = "") -> None:
+        """Say that readings are not real, when they are not, and which node folder they come from."""
         if simulated:
-            self.line(SIMULATED_TEXT, style="black on yellow")
+            origin = f"the node folder {folder}" if folder else "a node folder"
+            self.line(SIMULATED_TEXT.format(origin), style="black on yellow")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
         """A table; a cell that is a verdict or a gate state gets its colour, an empty one is `-`.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -63,7 +65,7 @@ class Demo:
 
     async def run(self, relay: EventRelay, folder: Path) -> None:
         """Run the daemon until the time is over or a signal ends it."""
-        self._introduce()
+        self._introduce(folder / "run")
         folders = Folders(folder / "state", folder / "run", folder / "log")
         with take_premises(folders, self._loaded.profile) as premises:
             daemon = Daemon(
@@ -115,11 +117,11 @@ class Demo:
         except httpx.HTTPError as cause:
             self.story.scene(f"the engine did not take the fault in: {type(cause).__name__}")
 
-    def _introduce(self) -> None:
+    def _introduce(self, run_dir: Path) -> None:
         """Say what is going to be seen, and where one can look and ask."""
         profile, scenario = self._loaded.profile, self._opened.scenario
         address = f"http://{HOST}:{profile.api.port}"
-        self._out.banner(simulated=True)
+        self._out.banner(simulated=True, folder=NODE_DIR.name)
         self._out.line(
             f"node          {profile.node}: {profile.gpus.count} GPUs, embedded engine, no real hardware"
         )
@@ -128,6 +130,7 @@ class Demo:
         for name, engine in profile.engines.items():
             check = f"{HOST}:{engine.agent_check_port}"
             self._out.line(f"load balancer {address}/readyz/{name}, HAProxy agent check {check}")
+        self._out.line(f"ask it        {_this_command()} status --run-dir {shlex.quote(str(run_dir))}")
         self._out.line()
 
     def sum_up(self) -> None:
@@ -142,3 +145,9 @@ class Demo:
         else:
             self._out.line("the gate never opened", "bold red")
         self._out.line("everything is stopped; all of this was SIMULATED")
+
+
+def _this_command() -> str:
+    """The command as it was called, so that the line shown can be copied and run."""
+    called = Path(sys.argv[0])
+    return shlex.quote(str(called)) if called.name == "nodegate" else "nodegate"

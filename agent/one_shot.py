@@ -8,7 +8,7 @@ import math
 import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from agent.check_plan import CheckPlan, plan_check
@@ -23,6 +23,8 @@ from agent.sources import Sources
 if TYPE_CHECKING:
     from agent.profile_loader import LoadedProfile
 
+#: These checks judge what the daemon sees of its engines.
+_OF_ENGINES = "engine."
 EXIT_PASS, EXIT_FAIL, EXIT_UNKNOWN = 0, 1, 2
 
 
@@ -90,7 +92,7 @@ def run_pass(
     """
     began_s = time.monotonic()
     chosen = select(checks, phase, only)
-    plans = [plan_check(check, profile.profile) for check in chosen]
+    plans = [_without_daemon(plan_check(check, profile.profile)) for check in chosen]
     answers = _run_sampled(plans, sources, sample_s, on_sampling)
     now_mono_s, now_wall_s = sources.clock.mono_s(), sources.clock.wall_s()
     results = [
@@ -127,6 +129,13 @@ def select(checks: Mapping[str, Check], phase: Phase | None, only: str | None) -
     near = difflib.get_close_matches(only or "", [check.id for check in in_phase], 3, 0.4)
     remedy = f"did you mean {', '.join(near)}?" if near else _all_ids(in_phase)
     raise ConfigError(f"no check matches {only!r}{of_phase}", remedy=remedy)
+
+
+def _without_daemon(plan: CheckPlan) -> CheckPlan:
+    """The plan; what only the daemon watches is left out, and says so."""
+    if plan.skip_reason is None and plan.check.id.startswith(_OF_ENGINES):
+        return replace(plan, skip_reason="needs the daemon: nodegate status")
+    return plan
 
 
 def _plain(value: Scalar) -> Scalar:

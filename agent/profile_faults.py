@@ -74,7 +74,8 @@ def _words(
     if kind in _NUMBER:
         return _not_number(error, node, inner, model)
     if kind in _SHAPE:
-        return f"must be {_SHAPE[kind]}, not {_shown(node)}", _meaning(model, inner)
+        remedy = _as_list(node) if _SHAPE[kind] == "a list" else None
+        return f"must be {_SHAPE[kind]}, not {_shown(node)}", remedy or _meaning(model, inner)
     if kind in ("literal_error", "enum"):
         return _not_one_of(error, node)
     if kind == "string_pattern_mismatch" and inner[-1] == "uuid":
@@ -86,6 +87,13 @@ def _words(
     return f"{_shown(node)}: must be {message}" if "Input" in str(error["msg"]) else message, _meaning(
         model, inner
     )
+
+
+def _as_list(node: Node | None) -> str | None:
+    """How to write the words of a text as a list; None for what needs more thought than that."""
+    words = node.text.split() if isinstance(node, Scalar) else []
+    plain = len(words) > 1 and all(re.fullmatch(r"[\w./=-]*[A-Za-z][\w./=-]*", word) for word in words)
+    return f"write [{', '.join(words)}]" if plain else None
 
 
 def _unknown_key(key: str, fields: list[str]) -> tuple[str, str]:

@@ -96,6 +96,9 @@ def test_a_fault_closes_and_reopens_the_gate(tmp_path: Path) -> None:
     with demo(folder, "--scenario", str(scenario)) as terminal:
         terminal.read_until(r"preflight: \d+ checks, \d+ results: \d+ PASS")
         terminal.read_until(r"warming -> serving +/readyz 200, agent check `up ready 100%")
+        words = terminal.read_until(r"(?m)^ask it +(.+)$")[1].split()
+        asked = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert "main" in asked.stdout, asked.stderr
         terminal.read_until(r"--- an NVLink of gpu5 drops ---")
         terminal.read_until(r"serving -> failed +/readyz 503, agent check `down #nvlink\.links")
         terminal.read_until(r"why +nvlink\.links gpu5: .*\n.* do +\S+")
@@ -103,7 +106,7 @@ def test_a_fault_closes_and_reopens_the_gate(tmp_path: Path) -> None:
         terminal.read_until(r"failed -> serving +/readyz 200")
         terminal.process.send_signal(signal.SIGINT)  # it would go on for some seconds
         assert terminal.read_to_end() == 0
-    assert terminal.text.startswith("SIMULATED")
+    assert terminal.text.startswith("SIMULATED: these readings come from the node folder h200-roce, not")
     assert "all of this was SIMULATED" in terminal.text
     assert "\x1b" not in terminal.text
     assert "Traceback" not in terminal.text

@@ -73,6 +73,11 @@ def demo_check(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gpus: 8\n", 1, "gpus: must be a map of keys, not `8`"),
         ("engines: [a]\n", 1, "engines: must be a map of keys, not a list"),
         ("nvlink:\n  domains: [0, 1]\n", 2, "nvlink.domains.0: must be a list, not `0`"),
+        (
+            "engines:\n  glm:\n    launch:\n      command: vllm serve\n",
+            4,
+            "engines.glm.launch.command: must be a list, not `vllm serve`; write [vllm, serve]",
+        ),
         ("node: [a]\n", 1, "node: must be text, not a list"),
         ("gpus:\n  pins: {0: {uuid: GPU-1}}\n", 2, "`GPU-1` is not a full GPU UUID; copy it from"),
         ("gpus:\n  pins: {x: {uuid: 1}}\n", 2, "`x` must be a GPU slot"),

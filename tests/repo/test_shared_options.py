@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.commands import open_sources, parse_duration, resolve_profile
-from agent.console import SIMULATED_TEXT, Out
+from agent.console import Out
 from agent.errors import ConfigError
 from agent.profile_loader import profile_from_dict
 
@@ -54,10 +54,10 @@ def test_a_scenario_needs_a_node(tmp_path: Path) -> None:
 def test_a_piped_table_is_plain_and_aligned() -> None:
     stream = io.StringIO()
     out = Out(stream)
-    out.banner(simulated=True)
+    out.banner(simulated=True, folder="h200-roce")
     out.table(("check", "verdict", "summary"), [("gpu.count", None, "8 of\n8"), ("xid", "FAIL", None)])
     assert stream.getvalue().splitlines() == [
-        SIMULATED_TEXT,
+        "SIMULATED: these readings come from the node folder h200-roce, not from this machine",
         "check      verdict  summary",
         "gpu.count  -        8 of 8",
         "xid        FAIL",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -46,10 +47,22 @@ def test_a_failing_check_is_exit_code_1(capsys: pytest.CaptureFixture[str], tmp_
     assert ElementTree.fromstring(out).attrib["failures"] == "8"
 
 
-def test_what_is_not_known_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = check(capsys, "--phase", "serving", "--only", "engine.*")
-    assert code == 2  # no daemon runs an engine here
+def test_what_is_not_known_is_exit_code_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    shutil.copytree(NODE, node)
+    (node / "nvml.json").write_text('{"system": {"error": "UNKNOWN"}, "gpus": []}')
+    code, out, _ = check(capsys, "--only", "gpu.*", node=node)
+    assert code == 2
     assert "UNKNOWN" in out
+
+
+def test_a_sound_node_passes_in_phase_serving_without_a_daemon(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = check(capsys, "--phase", "serving", "--sample-seconds", "0.05", "--format", "json")
+    skipped = [r for r in json.loads(out)["results"] if r["verdict"] == "SKIP"]
+    assert [(r["check"], r["summary"]) for r in skipped] == [
+        ("engine.health", "needs the daemon: nodegate status")
+    ]
+    assert code == 0
 
 
 @pytest.mark.parametrize(
