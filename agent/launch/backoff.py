@@ -27,6 +27,11 @@ def after_crash(
     crashes = (*window, now_mono_s)
     if len(crashes) >= policy.crashes:
         return Restart(None, crashes)
-    exponent = min(len(crashes) - 1, 64)  # far beyond any max_s; keeps the power finite
+    return Restart(wait_after(policy, len(crashes), random_share), crashes)
+
+
+def wait_after(policy: Backoff, failures: int, random_share: float) -> float:
+    """Seconds to wait after so many failures in a row (1 or more)."""
+    exponent = min(failures - 1, 64)  # far beyond any max_s; keeps the power finite
     wait_s = min(policy.first_s * policy.factor**exponent, policy.max_s)
-    return Restart(wait_s * (1 + policy.jitter * (2 * random_share - 1)), crashes)
+    return wait_s * (1 + policy.jitter * (2 * random_share - 1))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.errors import LaunchError, SourceError
-from agent.launch.backoff import after_crash
+from agent.launch.backoff import after_crash, wait_after
 from agent.launch.engine_life import EngineLife
 from agent.launch.engine_log import EngineLog
 from agent.launch.engine_monitor import EngineMonitor
@@ -63,6 +63,7 @@ class EngineController:
         self._canary_now = asyncio.Event()
         self._start_asked = False
         self._reset_asked = False
+        self._failed_starts = 0
         self._life: EngineLife | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -198,7 +199,8 @@ class EngineController:
     async def _launch(self) -> None:
         """Start the engine.
 
-        What cannot be started counts as a crash, so that it is tried again with a backoff.
+        What could not even be started (disk full, port taken, NVML silent) is tried again with growing waits
+        for as long as it takes: no engine has crashed, so none is quarantined, and it heals by itself.
         """
         self._start_asked = False
         self._life = life = self._new_life()
@@ -212,8 +214,9 @@ class EngineController:
             run = await self._supervisor.start(plan)
         except (LaunchError, SourceError) as cause:
             life.fault(str(cause))
-            self._gone()
+            self._not_started()
             return
+        self._failed_starts = 0
         life.begin(run, plan)
         self._book.note(f"started as pid {run.pid}", pid=run.pid)
 
@@ -243,6 +246,18 @@ class EngineController:
         if restart.wait_s is None:
             why = f"{len(restart.crashes_mono_s)} crashes within {policy.window_s:g} s, the last: {why}"
         self._book.apply(EngineEvent(EventKind.GONE, why, None, restart.wait_s, restart.crashes_mono_s))
+
+    def _not_started(self) -> None:
+        """Nothing ran: absent if a stop was asked for meanwhile, else wait for the next try."""
+        self._life = None
+        record = self._book.record
+        if record.phase is EnginePhase.STOPPING:
+            self._book.apply(EngineEvent(EventKind.GONE, f"stopped: {record.reason}"))
+            return
+        self._failed_starts += 1
+        share = random.random()  # noqa: S311 (spreads restarts, guards nothing)
+        wait_s = wait_after(self._engine.backoff, self._failed_starts, share)
+        self._book.apply(EngineEvent(EventKind.GONE, record.reason, None, wait_s, record.crashes_mono_s))
 
     async def _wait(self) -> None:
         """Until something is asked for or the wait after a crash is over."""

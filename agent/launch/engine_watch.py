@@ -46,9 +46,13 @@ async def live(
         polls = group.create_task(poll_forever(book, monitor))
         try:
             await _wait_healthy(monitor, book, started_mono_s, engine.start_deadline_s)
+            if not book.allows(EventKind.HEALTHY):
+                return  # a stop or a fault came in the same moment; this task is about to be cancelled
             book.apply(EngineEvent(EventKind.HEALTHY, "healthy, warming up"))
             await monitor.warm_up(book.note, short=short_warm_up)
             await hooks.on_whole()
+            if not book.allows(EventKind.WARMED):
+                return
             book.apply(EngineEvent(EventKind.WARMED, "warm-up passed"))
             await canaries(book, engine, monitor, canary_now, restart=True)
         except LaunchError as cause:

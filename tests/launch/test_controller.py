@@ -148,6 +148,32 @@ def test_a_program_that_does_not_exist_is_one_clear_line(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
+def test_what_cannot_even_be_started_is_tried_until_it_can_and_never_quarantined(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        backoff = {"first_s": 0.02, "factor": 1, "jitter": 0, "crashes": 2}
+        port = free_port()
+        async with rig(tmp_path, engine_profile(port, backoff=backoff)) as r:
+            tries = 0
+
+            def served() -> bool:
+                if r.controller.status.phase is EnginePhase.ABSENT:
+                    r.controller.start_engine()
+                return r.controller.status.phase is EnginePhase.WARM
+
+            def tried() -> bool:
+                nonlocal tries
+                served()
+                tries = sum(1 for s in r.statuses if s.phase is EnginePhase.BACKOFF)
+                return tries >= 4
+
+            with socket.create_server(("127.0.0.1", port)):
+                await r.until("four failed starts", tried)
+            await r.until("a start, the port being free again", served)
+            assert EnginePhase.CRASHLOOP not in r.phases
+
+    asyncio.run(scenario())
+
+
 def test_a_log_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a file where a folder should be")
 
