@@ -106,7 +106,9 @@ def _refuse_illegal(record: GateRecord, event: GateEvent) -> None:
     if record.shutting_down:
         raise IllegalTransition(f"cannot {verb} {engine}: the agent is shutting down")
     if record.config.mode is Mode.OBSERVE and not isinstance(event, EnterMaintenance | ExitMaintenance):
-        raise IllegalTransition(f"cannot {verb} {engine}: mode observe has no gate")
+        raise IllegalTransition(
+            f"cannot {verb} {engine}: mode observe has no gate; set mode: gate or manage in the profile"
+        )
     missing = _lacks(record, event)
     if missing or state not in LEGAL[type(event)]:
         raise IllegalTransition(f"cannot {verb} {engine}: {missing or f'its gate is {state}'}")

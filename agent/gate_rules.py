@@ -74,7 +74,9 @@ def _quarantined(record: GateRecord, _now_mono_s: float) -> Target | None:
     hold = record.holds.quarantine
     if hold is None:
         return None
-    return Target(GateState.QUARANTINED, hold.reason, unique(_against_serving(record)))
+    crashed = _phase(record) is EnginePhase.CRASHLOOP
+    process = (engine_blocker(record, hold.reason),) if crashed else ()
+    return Target(GateState.QUARANTINED, hold.reason, unique(process + _against_serving(record)))
 
 
 def _drained(record: GateRecord, now_mono_s: float) -> Target | None:
@@ -219,15 +221,16 @@ def fatal_fault(record: GateRecord, now_mono_s: float) -> str | None:
 
 def engine_blocker(record: GateRecord, why: str) -> Blocker:
     """The engine's process as a blocker."""
-    action = Action()
-    if _phase(record) is EnginePhase.UNKILLABLE:
+    action, engine, phase = Action(), record.config.engine, _phase(record)
+    logs = f"Read `nodegate engine logs {engine}`"
+    if phase is EnginePhase.UNKILLABLE:
         action = Action(ActionKind.REBOOT, "Reboot the node: a process of the engine survives SIGKILL.")
-    elif _phase(record) is EnginePhase.CRASHLOOP:
-        action = Action(
-            ActionKind.RESTART_ENGINE,
-            "Read `nodegate engine logs`, mend the cause, run `nodegate gate clear`.",
-        )
-    return Blocker(ENGINE_PROCESS, f"engine:{record.config.engine}", Verdict.FAIL, why, action)
+    elif phase is EnginePhase.CRASHLOOP:
+        hint = f"{logs}, mend the cause, run `nodegate gate clear {engine} --reason TEXT`."
+        action = Action(ActionKind.RESTART_ENGINE, hint)
+    elif phase in (EnginePhase.EXITED, EnginePhase.BACKOFF):
+        action = Action(ActionKind.RESTART_ENGINE, f"{logs}; the agent starts it again by itself.")
+    return Blocker(ENGINE_PROCESS, f"engine:{engine}", Verdict.FAIL, why, action)
 
 
 def _closing(record: GateRecord, now_mono_s: float, final: GateState, reason: str) -> Target:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -19,15 +20,20 @@ from agent.gate_record import (
     EnterMaintenance,
     ExitMaintenance,
     GateEvent,
+    GateRecord,
     OpenByForce,
     Restart,
     Resume,
 )
 from agent.gatekeeper import Gatekeeper
 from agent.holds import ForceOpen, Hold, Holds, HoldsError, Waiver
+from agent.model import EnginePhase
 
 LONGEST_FORCE_S = 24 * 3600.0
 LONGEST_WAIVER_S = 30 * 24 * 3600.0
+
+
+NOTHING = "there was nothing to clear: no quarantine, no force-open, no fault, no crash"
 
 
 class OrderRefused(AgentError):
@@ -94,11 +100,15 @@ class OperatorDesk:
         command = f"gate {order} {engine or '(all)'}"
         match order:
             case GateOrder.DRAIN:
-                return await self._close(command, engine, Drain(self._hold(given)), given)
+                said = await self._close(command, engine, Drain(self._hold(given)), given)
+                words = " ".join(filter(None, ("nodegate gate resume", engine)))
+                return [*said, f"reopen with: {words} --reason TEXT"]
             case GateOrder.RESUME:
                 return await self._open(command, engine, Resume(), given)
             case GateOrder.CLEAR:
-                return await self._open(command, engine, Clear(), given)
+                idle = [name for name, record in self._gates.records.items() if not _to_clear(record)]
+                said = await self._open(command, engine, Clear(), given)
+                return [*said, *(f"{name}: {NOTHING}" for name in idle if engine in (None, name))]
             case GateOrder.FORCE_OPEN:
                 force = self._force(given, for_s)
                 return await self._open(f"{command} for {for_s:g} s", engine, OpenByForce(force), given)
@@ -110,7 +120,8 @@ class OperatorDesk:
             case EngineOrder.START:
                 return await self._open(command, engine, Resume(), given)
             case EngineOrder.STOP:
-                return await self._close(command, engine, Drain(self._hold(given)), given)
+                said = await self._close(command, engine, Drain(self._hold(given)), given)
+                return [*said, f"start it again with: nodegate engine start {engine}"]
             case EngineOrder.RESTART:
                 return await self._close(command, engine, Restart(given.reason), given)
 
@@ -132,7 +143,9 @@ class OperatorDesk:
             self._gates.set_holds(holds)
             self._gates.evaluate()
             self._record(f"waive {check} {subject} for {for_s:g} s", given)
-            return [f"{check} {subject}: " + (f"waived for {for_s:g} s" if for_s else "no longer waived")]
+            until = datetime.fromtimestamp(waiver.until_wall_s).astimezone()
+            end = f"waived until {until.isoformat(sep=' ', timespec='seconds')}"
+            return [f"{check} {subject}: {end if for_s else 'no longer waived'}"]
 
     async def _enter_maintenance(self, given: Given) -> list[str]:
         gates = self._gates
@@ -225,7 +238,10 @@ class OperatorDesk:
         if known is None:
             raise OrderRefused(f"there is no check {check!r}; `nodegate check` lists them", 404)
         if not known.waivable:
-            raise OrderRefused(f"{check} cannot be waived")
+            raise OrderRefused(
+                f"{check} cannot be waived: do what `nodegate status` says of it, or take the node out with "
+                "`nodegate maintenance enter`"
+            )
         if not 0 <= for_s <= LONGEST_WAIVER_S:
             raise OrderRefused("a waiver needs an end: --for at most 30d", 422)
         results = self._gates.snapshot.results if self._gates.snapshot else {}
@@ -262,3 +278,13 @@ class OperatorDesk:
             action()
         except IllegalTransition as cause:
             raise OrderRefused(str(cause)) from cause
+
+
+def _to_clear(record: GateRecord) -> bool:
+    """Whether a clear changes anything for this gate."""
+    judged, engine = record.judgement, record.engine
+    faults = judged and (
+        judged.immediate or judged.hard or judged.soft or judged.info or judged.admission_blockers
+    )
+    crashed = engine is not None and engine.phase in (EnginePhase.BACKOFF, EnginePhase.CRASHLOOP)
+    return bool(record.holds.quarantine or record.holds.force_open or faults or crashed)

@@ -56,8 +56,9 @@ class Premises:
 def take_premises(folders: Folders, profile: NodeProfile) -> Premises:
     """Make and lock the folders, and listen on every port of the profile. Raises DaemonError."""
     with contextlib.ExitStack() as owned:
-        for folder in (folders.state_dir, folders.run_dir, folders.log_dir):
-            _make_folder(folder)
+        _make_folder(folders.state_dir, "--state-dir")
+        _make_folder(folders.run_dir, "--run-dir")
+        _make_folder(folders.log_dir, "--log-dir")
         for folder in dict.fromkeys((folders.state_dir.resolve(), folders.run_dir.resolve())):
             owned.callback(os.close, _lock(folder))
         api = owned.enter_context(bind_tcp(profile.api.host, profile.api.port, "api.port"))
@@ -74,15 +75,16 @@ def take_premises(folders: Folders, profile: NodeProfile) -> Premises:
         return Premises(folders, api, admin, checks, owned.pop_all())
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(folder: Path, option: str) -> None:
     """Make a folder and prove that files can be written in it."""
     try:
         folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as cause:
+        why = cause.strerror or cause
         raise DaemonError(
-            f"{folder}: cannot be written: {cause.strerror or cause}; let the agent write or name another"
+            f"{folder}: cannot be written: {why}; let the agent write there, or name another with {option}"
         ) from cause
 
 

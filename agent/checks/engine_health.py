@@ -7,20 +7,31 @@ canary, judged by its content and by the progress of the token counters, has the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import Field
 
 from agent.checks.registry import Limits, check, each
 from agent.errors import ParseError, SourceUnavailable
-from agent.model import Action, ActionKind, EnginePhase, Finding, Phase, ServingClass, Verdict
+from agent.model import Action, ActionKind, EnginePhase, Finding, Phase, ServingClass, Verdict, engine_of
 from agent.node_profile import Engine, Mode, NodeProfile
 from agent.sources import CanaryReport, CanaryVerdict, EngineObservation, Sources
 
 _RESTART = Action(
     ActionKind.RESTART_ENGINE,
-    "Read the engine's log; the agent restarts it, or use nodegate engine restart.",
+    "Read `nodegate engine logs`; the agent restarts it, or use nodegate engine restart.",
+)
+_OWN_LOG = Action(
+    ActionKind.RESTART_ENGINE, "Read the engine's own log and restart it: the agent does not run it."
 )
 _REBOOT = Action(ActionKind.REBOOT, "Reboot the node: a process of the engine survived SIGKILL.")
+_WORDS = {
+    EnginePhase.ABSENT: "no engine process",
+    EnginePhase.EXITED: "engine has ended",
+    EnginePhase.BACKOFF: "engine crashed and waits before its next start",
+    EnginePhase.CRASHLOOP: "engine has crashed too often",
+    EnginePhase.UNKILLABLE: "a process of the engine survived SIGKILL",
+}
 _RUNNING = frozenset({EnginePhase.UP, EnginePhase.WARM})
 #: Clocks of one machine agree better than this; a report from further in the future is no evidence.
 FUTURE_S = 1.0
@@ -62,14 +73,30 @@ def _no_engine(profile: NodeProfile) -> str | None:
 def engine_health(sources: Sources, profile: NodeProfile, limits: HealthLimits) -> Iterator[Finding]:
     """Each engine's process must run and its newest canary must have succeeded not long ago."""
     engines = [(f"engine:{name}", (name, engine)) for name, engine in profile.engines.items()]
-    yield from each(engines, lambda subject, item: _judge(subject, item[0], item[1], sources, limits))
+    for finding in each(engines, lambda subject, item: _judge(subject, item[0], item[1], sources, limits)):
+        action = _advice(finding, engine_of(finding.subject) or "", profile.mode)
+        yield replace(finding, action=action)
+
+
+def _advice(finding: Finding, name: str, mode: Mode) -> Action:
+    """What to do, by the engine's name and by who runs it."""
+    if finding.action is not _RESTART:
+        return finding.action
+    if mode is not Mode.MANAGE:
+        return _OWN_LOG
+    logs = f"Read `nodegate engine logs {name}`"
+    if finding.observed == EnginePhase.CRASHLOOP.value:
+        hint = f"{logs}, mend the cause, run `nodegate gate clear {name} --reason TEXT`."
+    else:
+        hint = f"{logs}; the agent restarts it, or use nodegate engine restart {name}."
+    return replace(_RESTART, hint=hint)
 
 
 def _judge(subject: str, name: str, engine: Engine, sources: Sources, limits: HealthLimits) -> Finding:
     seen = sources.engines.observe(name)
     phase = seen.status.phase
     if phase not in _RUNNING:
-        words = "no engine process" if phase is EnginePhase.ABSENT else f"engine is {phase.value}"
+        words = _WORDS.get(phase, f"engine is {phase.value}")
         why = f": {seen.status.reason}" if seen.status.reason else ""
         action = _REBOOT if phase is EnginePhase.UNKILLABLE else _RESTART
         return Finding(subject, Verdict.FAIL, f"{words}{why}", phase.value, "up", action=action)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -53,5 +54,18 @@ def logs(
     """Show the last lines of an engine's output."""
     from agent.admin_client import AdminClient
 
-    for line in AdminClient(run_dir).get("/engine/logs", engine=engine, lines=lines)["lines"]:
+    client = AdminClient(run_dir)
+    found = client.get("/engine/logs", engine=engine, lines=lines)["lines"]
+    for line in found:
         typer.echo(line)
+    if not found:
+        typer.echo(_why_no_log(client.get("/status"), engine), err=True)
+
+
+def _why_no_log(status: Mapping[str, Any], engine: str) -> str:
+    """Why there is no output, for a person who looks for it."""
+    mode = status.get("mode")
+    if mode != "manage":
+        return f"nodegate does not run {engine} in mode {mode}: read the log of what runs it"
+    process = next((gate["process"] for gate in status["gates"] if gate["engine"] == engine), None) or {}
+    return f"{engine} has written no log yet: its process is {process.get('phase', 'not known')}"

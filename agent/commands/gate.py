@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agent.commands import DEFAULT_RUN_DIR, RunDirOption, parse_duration
+from agent.errors import ConfigError
 
 ReasonOption = Annotated[
     str, typer.Option("--reason", help="Why; goes into the journal.", show_default=False)
@@ -78,5 +79,7 @@ def give_order(run_dir: Path, path: str, body: dict[str, Any]) -> None:
     """Send an order to the daemon and show what it says."""
     from agent.admin_client import AdminClient
 
+    if not body["reason"].strip():
+        raise ConfigError("--reason is empty", remedy='say why in one line: --reason "coolant loop"')
     for line in AdminClient(run_dir).post(path, body)["said"]:
         typer.echo(line)

@@ -31,6 +31,9 @@ def history_command(
     if as_json:
         typer.echo(json.dumps(answer))
         return
+    if not answer["entries"]:
+        Out().line(f"nothing has changed in the last {since.strip()}")
+        return
     Out().table(("time", "what", "of", "change", "why"), [_history_row(entry) for entry in answer["entries"]])
 
 

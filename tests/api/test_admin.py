@@ -75,14 +75,21 @@ def test_a_dead_agents_socket_is_replaced(tmp_path: Path) -> None:
 
 def test_drain_and_resume_are_on_disk_and_in_the_journal(desk: Desk, served: Served) -> None:
     answer = served.order("/gate/drain", engine="glm", reason="switch work")
-    assert (answer.status_code, answer.json()) == (200, {"said": ["glm: draining"]})
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"said": ["glm: draining", "reopen with: nodegate gate resume glm --reason TEXT"]},
+    )
     assert on_disk(desk)["engines"]["glm"]["drain"]["reason"] == "switch work"
     assert desk.state("kimi") == "serving"
     assert desk.notes.operator == [("gate drain glm", "switch work", f"uid {os.getuid()}")]
     again = served.order("/gate/drain", engine="glm", reason="x")
     assert (again.status_code, again.json()["error"]) == (409, "cannot drain glm: its gate is draining")
     both = served.order("/gate/drain", reason="all")
-    assert both.json()["said"] == ["kimi: draining", "cannot drain glm: its gate is draining"]
+    assert both.json()["said"] == [
+        "kimi: draining",
+        "cannot drain glm: its gate is draining",
+        "reopen with: nodegate gate resume --reason TEXT",
+    ]
     assert served.order("/gate/resume", reason="done").json()["said"] == ["glm: serving", "kimi: serving"]
     assert on_disk(desk)["engines"]["glm"]["drain"] is None
 
@@ -124,7 +131,8 @@ def test_force_open_does_not_override_a_lost_gpu(desk: Desk, served: Served) -> 
 def test_waivers(desk: Desk, served: Served) -> None:
     desk.say(Verdict.FAIL)
     body = {"subject": "node", "for_s": 60, "reason": "known"}
-    assert served.order("/waive", check="gpu.lost", **body).json()["error"] == "gpu.lost cannot be waived"
+    refused = served.order("/waive", check="gpu.lost", **body).json()["error"]
+    assert refused.startswith("gpu.lost cannot be waived: do what")
     assert served.order("/waive", check="nope", **body).status_code == 404
     unknown = served.order("/waive", check="gpu.ecc", **{**body, "subject": "gpu9"})
     assert unknown.json()["error"] == "gpu.ecc has no subject 'gpu9'; it has node"

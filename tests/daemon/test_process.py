@@ -8,7 +8,9 @@ import re
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -70,7 +72,10 @@ def test_status_and_history_on_the_command_line(running: DaemonRig) -> None:
 
 def test_drain_and_resume_from_the_command_line(running: DaemonRig) -> None:
     drained = cli(running, "gate", "drain", "glm", "--reason", "switch work")
-    assert (drained.returncode, drained.stdout) == (0, "glm: draining\n")
+    assert (drained.returncode, drained.stdout) == (
+        0,
+        "glm: draining\nreopen with: nodegate gate resume glm --reason TEXT\n",
+    )
     running.wait_state("glm", "stopped")
     assert (running.ready("kimi"), running.ready()) == (True, False)
     assert cli(running, "status").returncode == 1
@@ -84,17 +89,39 @@ def test_drain_and_resume_from_the_command_line(running: DaemonRig) -> None:
 
 def test_waive_and_force_open_from_the_command_line(running: DaemonRig) -> None:
     wrong = cli(running, "waive", "gpu.lost", "gpu3", "--for", "1h", "--reason", "x")
-    assert (wrong.returncode, wrong.stderr) == (3, "nodegate: gpu.lost cannot be waived\n")
-    assert cli(running, "waive", "gpu.ecc", "gpu3", "--for", "1h", "--reason", "RMA").returncode == 0
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (3, 1)
+    assert wrong.stderr.startswith("nodegate: gpu.lost cannot be waived: do what `nodegate status` says")
+    waived = cli(running, "waive", "gpu.ecc", "gpu3", "--for", "1h", "--reason", "RMA")
+    end = re.fullmatch(r"gpu\.ecc gpu3: waived until (\S+ \S+)\n", waived.stdout)
+    assert end is not None, waived.stdout + waived.stderr
+    left_s = datetime.fromisoformat(end[1]).timestamp() - time.time()
+    assert 3600 - 120 < left_s <= 3600
     assert [w["subject"] for w in running.json("/status")["holds"]["waivers"]] == ["gpu3"]
     assert cli(running, "waive", "gpu.ecc", "gpu3", "--for", "0s", "--reason", "over").returncode == 0
     assert cli(running, "gate", "force-open", "glm", "--for", "1m", "--reason", "drill").returncode == 0
     assert running.gate("glm")["force_open"]["reason"] == "drill"
     assert re.search(r"FORCE-OPEN glm until .* by uid \d+: drill", cli(running, "status").stdout)
     assert b"FORCE-OPEN glm" in running.get("/")[1]
-    assert cli(running, "gate", "clear", "glm", "--reason", "over").returncode == 0
+    cleared = cli(running, "gate", "clear", "glm", "--reason", "over")
+    assert (cleared.returncode, "nothing to clear" in cleared.stdout) == (0, False)
     assert running.gate("glm")["force_open"] is None
     assert running.ready()
+
+
+def test_a_clear_of_nothing_and_no_reason_are_told(running: DaemonRig) -> None:
+    cleared = cli(running, "gate", "clear", "kimi", "--reason", "to be sure")
+    assert cleared.returncode == 0
+    assert "kimi: there was nothing to clear" in cleared.stdout and "glm" not in cleared.stdout
+    empty = cli(running, "gate", "drain", "kimi", "--reason", " ")
+    assert (empty.returncode, empty.stderr) == (
+        3,
+        'nodegate: --reason is empty; say why in one line: --reason "coolant loop"\n',
+    )
+    assert running.ready("kimi")
+
+
+def test_no_history_is_told(running: DaemonRig) -> None:
+    assert cli(running, "history", "--since", "1ms").stdout == "nothing has changed in the last 1ms\n"
 
 
 def test_engine_logs_on_the_command_line(running: DaemonRig) -> None:
@@ -130,7 +157,12 @@ def test_mode_observe_gates_nothing_and_opens_no_agent_check(tmp_path: Path) -> 
         assert (status, answer["state"], answer["blocking"][0]["check"]) == (503, "observe", "gate.mode")
         assert rig.agent_line("glm") == ""
         assert rig.engine_pids() == []
-        assert cli(rig, "gate", "drain", "--reason", "x").returncode == 3
+        refused = cli(rig, "gate", "drain", "--reason", "x")
+        assert refused.returncode == 3
+        assert "mode observe has no gate; set mode: gate or manage in the profile" in refused.stderr
+        logs = cli(rig, "engine", "logs", "glm")
+        assert (logs.returncode, logs.stdout) == (0, "")
+        assert logs.stderr == "nodegate does not run glm in mode observe: read the log of what runs it\n"
         assert rig.stop() == 0
     finally:
         rig.close()

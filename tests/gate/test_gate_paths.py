@@ -148,6 +148,8 @@ def test_a_crash_is_relaunched_only_after_backoff_and_admission() -> None:
     assert bench.record.state is S.FAILED
     bench.be(P.BACKOFF)
     assert not bench.asked
+    hint = bench.record.blockers[0].action.hint
+    assert hint.startswith(f"Read `nodegate engine logs {bench.record.config.engine}`;")
     bench.judgement = HOT
     bench.be(P.ABSENT)
     assert (bench.record.state, bench.asked) == (S.FAILED, [])
@@ -161,6 +163,8 @@ def test_a_crash_loop_quarantines_and_clear_starts_again() -> None:
     bench.serve()
     bench.be(P.CRASHLOOP)
     assert bench.record.state is S.QUARANTINED
+    hint = bench.record.blockers[0].action.hint
+    assert f"run `nodegate gate clear {bench.record.config.engine} --reason TEXT`" in hint
     bench.now += 1
     bench.feed(Clear())
     assert bench.record.state is S.FAILED, "the old loop counts no more"
