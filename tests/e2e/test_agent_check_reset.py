@@ -37,7 +37,7 @@ def test_a_reset_after_the_line_is_quiet(monkeypatch: pytest.MonkeyPatch) -> Non
     async def whole() -> list[bytes]:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: problems.append(context))
         listener = bind_tcp("127.0.0.1", 0, "test")
-        server = await serve_agent_check(listener, lambda: "up ready 100%")
+        server = await serve_agent_check(listener, lambda: "up ready 100%", {})
         monkeypatch.setattr(socket.socket, "shutdown", reset_first)
         port = server.sockets[0].getsockname()[1]
         lines = [await asyncio.to_thread(_ask_and_reset, port) for _ in range(20)]
