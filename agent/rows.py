@@ -15,6 +15,7 @@ _RANKS = {verdict.value: rank for rank, verdict in enumerate(WORST_FIRST)}
 #: gpu3, mlx5_0/1: what stands before the number, the number, what follows.
 _NUMBERED = re.compile(r"([^/]*?)(\d{1,9})((?:/.*)?)")
 _NEXT_TRY = re.compile(r"; next try in \d+ s")
+_HELD = re.compile(r" \(note: [A-Z]+ held for up to [^()]* s\)$")
 
 
 def natural(subject: str) -> tuple[tuple[int, str | int], ...]:
@@ -26,6 +27,16 @@ def natural(subject: str) -> tuple[tuple[int, str | int], ...]:
 def cause_of(summary: str) -> str:
     """A summary without what is another at each reading."""
     return _NEXT_TRY.sub("", summary)
+
+
+def reading_of(summary: str) -> str:
+    """The cause alone, also without the word that the last verdict is held while serving."""
+    return _HELD.sub("", cause_of(summary))
+
+
+def worst_of(verdicts: Iterable[str]) -> str:
+    """The worst of some verdicts by name."""
+    return min(verdicts, key=lambda verdict: _RANKS[verdict])
 
 
 def worst_first(rows: Iterable[Row], verdict: int) -> list[Row]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from agent.commands import DEFAULT_RUN_DIR, RunDirOption
-from agent.rows import Row, cause_of, merge, names, natural, subjects, worst_first
+from agent.rows import Row, cause_of, merge, names, natural, reading_of, subjects, worst_first, worst_of
 
 WATCH_S = 1.0
 #: Erase the terminal and begin at its top.
@@ -106,14 +106,18 @@ def _gate_row(gate: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _show_reasons(out: Any, status: Mapping[str, Any]) -> set[tuple[str, str]]:
     """What stands against each gate, and what to do about it; the checks and subjects that were named."""
-    verdicts = {(result["check"], result["subject"]): result["verdict"] for result in status["results"]}
+    # A closed gate goes by the worse of the two: what is held protects a gate that serves.
+    verdicts = {
+        (result["check"], result["subject"]): worst_of((result["verdict"], result["raw_verdict"]))
+        for result in status["results"]
+    }
     rows: list[Row] = []
     named: set[tuple[str, str]] = set()
     for gate in status["gates"]:
         for blocker in gate["blocking"]:
             of = (blocker["check"], blocker["subject"])
             named.add(of)
-            found = cause_of(blocker["summary"])
+            found = reading_of(blocker["summary"])
             rows.append((gate["engine"], *of, verdicts.get(of, ""), found, blocker["action"]["hint"]))
     if not rows:
         return named

@@ -70,12 +70,21 @@ def dark_status() -> dict[str, object]:
     of = [(f"gpu.c{check}", f"gpu{gpu}") for check in range(12) for gpu in range(8)]
     nothing = {"kind": "none", "hint": "", "play": None}
     found = "NVML does not answer; next try in {} s"
+    held = " (note: PASS held for up to 60 s)"
     blocking = [
-        {"check": check, "subject": gpu, "summary": found.format(i), "action": nothing}
+        {"check": check, "subject": gpu, "summary": found.format(i) + held * (i % 2), "action": nothing}
         for i, (check, gpu) in enumerate(of)
     ]
     results = [
-        {"check": check, "subject": gpu, "verdict": "UNKNOWN", "waived": False, "age_s": i, "summary": found}
+        {
+            "check": check,
+            "subject": gpu,
+            "verdict": "PASS" if i % 2 else "UNKNOWN",
+            "raw_verdict": "UNKNOWN",
+            "waived": False,
+            "age_s": i,
+            "summary": found,
+        }
         for i, (check, gpu) in enumerate(of)
     ]
     warning = {**results[0], "check": "gpu.z", "verdict": "WARN", "summary": "warm"}
@@ -103,6 +112,6 @@ def test_status_says_once_what_all_checks_say(monkeypatch: pytest.MonkeyPatch) -
     assert [line.split() for line in lines if "gpu.z" in line] == [
         ["gpu.z", "gpu0", "WARN", "-", "0", "s", "warm"]
     ]
-    assert lines[-1] == "96 UNKNOWN, 1 WARN"
+    assert lines[-1] == "48 PASS, 48 UNKNOWN, 1 WARN"
     assert all(line == line.rstrip() for line in lines)
     assert len(lines) < 15
