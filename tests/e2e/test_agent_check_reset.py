@@ -41,7 +41,13 @@ def test_a_reset_after_the_line_is_quiet(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(socket.socket, "shutdown", reset_first)
         port = server.sockets[0].getsockname()[1]
         lines = [await asyncio.to_thread(_ask_and_reset, port) for _ in range(20)]
+        # The client has its line before the server has shut its side down: wait for the last of them.
+        for _ in range(1000):
+            if len(late) == 20:
+                break
+            await asyncio.sleep(0.01)
         server.close()
+        await server.wait_closed()
         return lines
 
     assert asyncio.run(whole()) == [b"up ready 100%\n"] * 20
