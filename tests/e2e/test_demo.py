@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +56,13 @@ class Terminal:
         return self.process.returncode
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path, which pytest's own is not: the path of a Unix socket has 107 characters at most."""
+    with tempfile.TemporaryDirectory(prefix="ng-", dir="/tmp") as name:
+        yield Path(name)
+
+
 @contextmanager
 def demo(folder: Path, *words: str) -> Iterator[Terminal]:
     """Run the demo with a temporary folder of its own, and see that nothing is left of it."""
@@ -88,11 +96,9 @@ def _group_is_gone(ports: set[str]) -> bool:
     return True
 
 
-def test_a_fault_closes_and_reopens_the_gate(tmp_path: Path) -> None:
+def test_a_fault_closes_and_reopens_the_gate(tmp_path: Path, folder: Path) -> None:
     scenario = tmp_path / "short.yaml"
     scenario.write_text(SCENARIO)
-    folder = tmp_path / "tmp"
-    folder.mkdir()
     with demo(folder, "--scenario", str(scenario)) as terminal:
         terminal.read_until(r"preflight: \d+ checks, \d+ results: \d+ PASS")
         terminal.read_until(r"warming -> serving +/readyz 200, agent check `up ready 100%")
@@ -115,8 +121,8 @@ def test_a_fault_closes_and_reopens_the_gate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", [r"status page", r"warming -> serving"])
-def test_ctrl_c_ends_it_at_any_moment(tmp_path: Path, moment: str) -> None:
-    with demo(tmp_path) as terminal:
+def test_ctrl_c_ends_it_at_any_moment(folder: Path, moment: str) -> None:
+    with demo(folder) as terminal:
         ports = {terminal.read_until(r"agent check 127\.0\.0\.1:(\d+)")[1]}
         terminal.read_until(moment)
         ports |= set(re.findall(r"127\.0\.0\.1:(\d+)", terminal.text))
@@ -127,7 +133,7 @@ def test_ctrl_c_ends_it_at_any_moment(tmp_path: Path, moment: str) -> None:
     wait_until("the end of its processes", lambda: _group_is_gone(ports))
 
 
-def test_the_time_can_be_limited(tmp_path: Path) -> None:
-    with demo(tmp_path, "--seconds", "2") as terminal:
+def test_the_time_can_be_limited(folder: Path) -> None:
+    with demo(folder, "--seconds", "2") as terminal:
         assert terminal.read_to_end() in (0, 1)
     assert "everything is stopped" in terminal.text
