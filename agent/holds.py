@@ -68,7 +68,7 @@ class Waiver:
     until_wall_s: float
 
     def active(self, wall_s: float) -> bool:
-        """Whether it counts now; a clock set back to before its start ends it: it never lasts longer."""
+        """Whether it counts now, by the wall clock: one set back within its time makes it last longer."""
         return self.since_wall_s <= wall_s < self.until_wall_s
 
 

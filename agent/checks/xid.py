@@ -124,7 +124,7 @@ def _judge(
         return _finding(subject, Verdict.WARN, words, faults[0], ServingClass.SOFT)
     if faults:
         return Finding(subject, Verdict.PASS, f"only informational: {words}", faults[0].event.code)
-    return Finding(subject, Verdict.PASS, "no Xid since boot")
+    return Finding(subject, Verdict.PASS, "no open Xid in the kernel log")
 
 
 def _finding(subject: str, verdict: Verdict, words: str, fault: Fault, cls: ServingClass) -> Finding:
