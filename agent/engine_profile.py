@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from agent.host_profile import Peer
 from agent.profile_types import Host, Part, PathText, Port, Slot
 
 
@@ -92,6 +93,9 @@ class Engine(Part):
     port: Port = Field(description="Port at which the engine listens")
     agent_check_port: Port | None = Field(None, description="Port of the HAProxy agent check of this engine")
     launch: Launch = Field(default_factory=Launch, description="How it is started (mode manage)")
+    peers: list[Peer] = Field(
+        default_factory=list, description="Ports of other nodes that this engine's ranks must reach"
+    )
     start_deadline_s: float = Field(1800.0, description="Seconds from start to healthy HTTP", gt=0)
     stop_deadline_s: float = Field(30.0, description="Seconds from SIGTERM to SIGKILL", ge=0)
     canary: Canary = Field(default_factory=Canary, description="Canary while serving")

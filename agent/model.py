@@ -85,6 +85,43 @@ class Measure:
     counter: str = ""
 
 
+class BasisKind(StrEnum):
+    """Where the number or state that a finding expected comes from."""
+
+    DEVICE = "device"  # the device itself states it (a T.Limit offset, a maximum link width)
+    PROFILE = "profile"  # desired state: a key of the node profile
+    LIMIT = "limit"  # a tolerance of the check: its field in Limits
+    STANDARD = "standard"  # a table that nodegate ships (Xid classes, link generations)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """Where `expected` comes from; `key` is a profile path, the field of the check's Limits, or the name."""
+
+    kind: BasisKind
+    key: str
+
+    @classmethod
+    def device(cls, name: str) -> Basis:
+        """The device states it: `name` is what it is called there."""
+        return cls(BasisKind.DEVICE, name)
+
+    @classmethod
+    def profile(cls, key: str) -> Basis:
+        """A key of the profile, dots between parts: `gpus.power_limit_w`."""
+        return cls(BasisKind.PROFILE, key)
+
+    @classmethod
+    def limit(cls, field_name: str) -> Basis:
+        """A field of the check's own Limits."""
+        return cls(BasisKind.LIMIT, field_name)
+
+    @classmethod
+    def standard(cls, name: str) -> Basis:
+        """A table or rule that nodegate ships, by name."""
+        return cls(BasisKind.STANDARD, name)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What a check says of one subject (`gpu3`, `mlx5_0/1`, `node`, `engine:glm`)."""
@@ -99,6 +136,8 @@ class Finding:
     #: Overrides the check's serving class for this finding (a fatal Xid is immediate, an app Xid is info).
     serving_class: ServingClass | None = None
     measures: tuple[Measure, ...] = ()
+    #: Where `expected` comes from; every WARN and FAIL has one.
+    basis: Basis | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +159,10 @@ class Result:
     valid_for_s: float
     carried: bool = False
     waived: bool = False
+    #: The profile runs this check in shadow: its verdict is shown and gates nothing.
+    shadow: bool = False
+    #: How often a FAIL of it has been confirmed on this boot, the current one included.
+    times: int = 0
     #: Of the last reading, also while `finding` is an earlier one that is held; not kept in the journal.
     measures: tuple[Measure, ...] = ()
 

@@ -12,17 +12,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
+from agent.bmc_profile import Bmc, Cooling, RedfishEndpoint
 from agent.engine_profile import Backoff, Canary, Engine, EngineGate, Launch, Warmup
+from agent.fabric_profile import Fabric, FabricKind, InfiniBand, NicPair, NicPort, NicSettings, Roce
+from agent.host_profile import HostSettings, Mount, Peer
 from agent.profile_rules import CrossProblem, cross_problems
-from agent.profile_types import GPU_UUID, Part, Port, Priority, Slot
+from agent.profile_types import GPU_UUID, Part, Port, Slot
 
 __all__ = [
     "GPU_UUID",
     "LOADER_CHECKS",
     "Api",
     "Backoff",
+    "Bmc",
     "Canary",
     "CheckOverride",
+    "Cooling",
     "CrossProblem",
     "Engine",
     "EngineGate",
@@ -30,14 +35,20 @@ __all__ = [
     "FabricKind",
     "GpuPin",
     "Gpus",
+    "HostSettings",
+    "InfiniBand",
     "Launch",
     "Mode",
+    "Mount",
+    "NicPair",
     "NicPort",
+    "NicSettings",
     "NodeProfile",
     "Nvlink",
     "Part",
+    "Peer",
     "Port",
-    "Priority",
+    "RedfishEndpoint",
     "Roce",
     "Slot",
     "Warmup",
@@ -54,14 +65,6 @@ class Mode(StrEnum):
     OBSERVE = "observe"
     GATE = "gate"
     MANAGE = "manage"
-
-
-class FabricKind(StrEnum):
-    """The network between nodes."""
-
-    ROCE = "roce"
-    IB = "ib"
-    NONE = "none"
 
 
 class GpuPin(Part):
@@ -93,6 +96,22 @@ class Gpus(Part):
         description="Driver state must persist with no client (persistence mode on); false = not compared",
     )
     ecc: bool = Field(True, description="ECC must be enabled; false = not compared")
+    vbios: list[str] = Field(
+        default_factory=list, description="VBIOS versions that a GPU may have; empty = not compared"
+    )
+    max_sm_clock_mhz: int | None = Field(
+        None, description="Highest SM clock that the GPU must offer in MHz; unset = not compared", gt=0
+    )
+    pcie_generation: int | None = Field(
+        None, description="PCIe generation of the GPU; unset = what the device itself can do", ge=1, le=8
+    )
+    pcie_width: int | None = Field(
+        None, description="PCIe lanes of the GPU; unset = what the device itself can do", ge=1, le=32
+    )
+    pcie: bool = Field(True, description="PCIe readings are real; false = placeholders, not compared (GB10)")
+    unified_memory: bool = Field(
+        False, description="GPU and CPU share one memory: NVML has no memory of its own to tell (GB10)"
+    )
     numa_node: dict[Slot, Annotated[int, Field(ge=0, le=1023)]] = Field(
         default_factory=dict, description="NUMA node of each GPU slot; unset = read from sysfs"
     )
@@ -108,42 +127,13 @@ class Nvlink(Part):
     fabric: bool = Field(
         False, description="GPUs sit behind NVSwitches and must be registered with the fabric"
     )
+    nvswitches: int | None = Field(
+        None, description="NVSwitches that the host must see on PCI; unset = not compared", ge=0
+    )
+    imex: bool = Field(False, description="The node is part of a multi-node NVLink domain: IMEX must run")
     domains: list[list[Slot]] = Field(
         default_factory=list, description="GPU slots of each NVLink domain; empty = all GPUs are one domain"
     )
-
-
-class NicPort(Part):
-    """One data port of an RDMA NIC."""
-
-    device: str = Field(description="RDMA device under /sys/class/infiniband, e.g. mlx5_0", min_length=1)
-    port: int = Field(1, description="Port number of the RDMA device", ge=1, le=254)
-    netdev: str | None = Field(
-        None, description="Network interface of the port; needed for roce", min_length=1
-    )
-    rate_gbps: float = Field(description="Rate that the port must run at in Gb/s", gt=0)
-    mtu_bytes: int | None = Field(
-        None, description="MTU of the interface in bytes; unset = not compared", ge=576
-    )
-    pci_bus_id: str | None = Field(None, description="PCI address of the function, compared when given")
-    gpu: Slot | None = Field(None, description="GPU slot nearest to this port; unset = none in particular")
-
-
-class Roce(Part):
-    """Lossless Ethernet settings; every port has the same."""
-
-    priority: Priority = Field(3, description="The one lossless priority (PFC on for it, off for all others)")
-    dscp: int = Field(26, description="DSCP of RDMA traffic, mapped to the lossless priority", ge=0, le=63)
-    trust: Literal["dscp", "pcp"] = Field("dscp", description="What the port sorts arriving packets by")
-    ecn: bool = Field(True, description="ECN must be on at notification and reaction point for the priority")
-
-
-class Fabric(Part):
-    """The network between nodes."""
-
-    kind: FabricKind = Field(description="roce, ib or none")
-    ports: list[NicPort] = Field(default_factory=list, description="The data ports; others are ignored")
-    roce: Roce = Field(default_factory=Roce, description="Lossless Ethernet settings, used when kind is roce")
 
 
 class Api(Part):
@@ -160,6 +150,9 @@ class CheckOverride(Part):
     """Changes to how one check is run; its tolerances go under `limits`."""
 
     enabled: bool = Field(True, description="False leaves the check out (shown as SKIP)")
+    shadow: bool = Field(
+        False, description="True runs the check and shows its verdict, but lets it gate nothing"
+    )
     period_s: float | None = Field(None, description="Seconds between runs", gt=0)
     deadline_s: float | None = Field(None, description="Seconds that one run may take", gt=0)
     serving_class: Literal["immediate", "hard", "soft", "info"] | None = Field(
@@ -183,6 +176,8 @@ class NodeProfile(Part):
     gpus: Gpus = Field(description="The GPUs")
     nvlink: Nvlink = Field(description="NVLink inside the node")
     fabric: Fabric = Field(description="The network between nodes")
+    host: HostSettings = Field(default_factory=HostSettings, description="Linux as the work needs it")
+    bmc: Bmc = Field(default_factory=Bmc, description="BMC, BIOS, firmware and cooling over Redfish")
     engines: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")], Engine] = Field(
         default_factory=dict, description="Engines by name, each with its own gate"
     )

@@ -6,6 +6,7 @@ import re
 
 #: Name suffix -> unit as people write it; longest suffixes first, so that `_mb_s` is not read as seconds.
 UNITS = {
+    "_l_per_min": "L/min",
     "_mb_s": "MB/s",
     "_per_gpu": "per GPU",
     "_percent": "percent",
@@ -14,6 +15,8 @@ UNITS = {
     "_per_s": "per second",
     "_mhz": "MHz",
     "_mib": "MiB",
+    "_gib": "GiB",
+    "_gts": "GT/s",
     "_us": "us",
     "_ms": "ms",
     "_s": "s",
@@ -43,7 +46,6 @@ _FOREIGN = (
     "_f",
     "_pct",
     "_gb_s",
-    "_gib",
     "_gb",
     "_mb",
     "_kib",
@@ -74,6 +76,16 @@ UNITLESS = frozenset(
         "factor",
         "jitter",
         "crashes",
+        "bios",
+        "cnp_dscp",
+        "engine_limits",
+        "gid_index",
+        "hugepages",
+        "numa_nodes",
+        "nvswitches",
+        "pcie_generation",
+        "pcie_width",
+        "sysctl",
     ]
 )
 

@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -24,6 +25,14 @@ class Limits(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class ClearedBy(StrEnum):
+    """What ends a sticky FAIL."""
+
+    REBOOT = "reboot"  # state is keyed by boot id, so a reboot always does
+    RESET = "reset"  # the check sees the reset itself and reports PASS for good (see its docstring)
+    OPERATOR = "operator"  # `nodegate gate clear`
+
+
 CheckFunction = Callable[["Sources", "NodeProfile", Any], Iterable[Finding]]
 #: Says why a profile leaves a check out (-> one SKIP finding), or None when it applies.
 SkipRule = Callable[["NodeProfile"], str | None]
@@ -36,8 +45,7 @@ class Check:
     Times are seconds. `fail_for_s`: a FAIL must persist this long before it is confirmed while serving;
     `clear_for_s`: a PASS must persist this long to clear a confirmed FAIL; `unknown_for_s`: while serving the
     last confirmed verdict is kept this long when evidence goes missing. `sticky`: a confirmed FAIL stays
-    until
-    reboot or an operator's `gate clear`. `needs_interval_s`: judges counter deltas, so one-shot passes
+    until one of `clears` ends it. `needs_interval_s`: judges counter deltas, so one-shot passes
     sample twice.
     `network`: while serving gates only engines whose plan uses RDMA. `triggers`: events that run it at once.
     """
@@ -55,6 +63,7 @@ class Check:
     unknown_for_s: float
     unknown_blocks_admission: bool
     sticky: bool
+    clears: frozenset[ClearedBy]
     network: bool
     waivable: bool
     needs_interval_s: float
@@ -83,6 +92,7 @@ def check(
     unknown_for_s: float = 60.0,
     unknown_blocks_admission: bool = True,
     sticky: bool = False,
+    clears: Iterable[ClearedBy] = (ClearedBy.REBOOT, ClearedBy.OPERATOR),
     network: bool = False,
     waivable: bool = True,
     needs_interval_s: float = 0.0,
@@ -109,6 +119,7 @@ def check(
             unknown_for_s=unknown_for_s,
             unknown_blocks_admission=unknown_blocks_admission,
             sticky=sticky,
+            clears=frozenset(clears) if sticky else frozenset(),
             network=network,
             waivable=waivable,
             needs_interval_s=needs_interval_s,

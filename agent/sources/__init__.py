@@ -12,8 +12,11 @@ from enum import StrEnum
 from typing import Protocol
 
 from agent.model import EngineStatus
+from agent.sources.bmc_reading import Bmc, NoBmc
 from agent.sources.counters import CounterBook
+from agent.sources.fault_history import FaultHistory, NoHistory
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, SystemReading
+from agent.sources.host_reading import Host, NoHost
 
 
 class Clock(Protocol):
@@ -34,6 +37,9 @@ class Tree(Protocol):
 
     def text(self, path: str) -> str:
         """The file's text, stripped. Raises DeviceAbsent (not there), SourceUnavailable (unreadable)."""
+
+    def data(self, path: str) -> bytes:
+        """The file's bytes as they are (PCI config space). Raises DeviceAbsent, SourceUnavailable."""
 
     def integer(self, path: str) -> int:
         """The file's text as a decimal or 0x number. Raises ParseError besides."""
@@ -87,6 +93,39 @@ class DcbInfo:
     host_managed: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class DriverInfo:
+    """What drives an interface (ETHTOOL_GDRVINFO)."""
+
+    driver: str
+    version: str
+    firmware: str
+    bus_info: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseInfo:
+    """Global pause of an interface (ETHTOOL_GPAUSEPARAM): must be off where PFC is on."""
+
+    autonegotiated: bool
+    rx: bool
+    tx: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleInfo:
+    """The plugged transceiver or cable (ETHTOOL_MODULE_EEPROM_GET, SFF-8636, CMIS); None = not reported."""
+
+    kind: str
+    vendor: str
+    part_number: str
+    serial: str
+    temperature_c: float | None = None
+    rx_power_mw: tuple[float, ...] = ()
+    tx_power_mw: tuple[float, ...] = ()
+    alarms: tuple[str, ...] = ()
+
+
 class Net(Protocol):
     """Network interfaces over netlink and ethtool."""
 
@@ -98,6 +137,15 @@ class Net(Protocol):
 
     def dcb(self, netdev: str) -> DcbInfo:
         """DCB state (RTM_GETDCB). Raises DeviceAbsent, NotSupported."""
+
+    def driver(self, netdev: str) -> DriverInfo:
+        """Driver and firmware. Raises DeviceAbsent, NotSupported."""
+
+    def pause(self, netdev: str) -> PauseInfo:
+        """Global pause. Raises DeviceAbsent, NotSupported."""
+
+    def module(self, netdev: str) -> ModuleInfo:
+        """The plugged module. Raises DeviceAbsent (none plugged), NotSupported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +203,12 @@ class EngineObservation:
     requests_running: float | None = None
     requests_waiting: float | None = None
     kv_cache_used_ratio: float | None = None
+    #: Lifetime tokens asked of the prefix cache and found there (vllm:prefix_cache_queries, _hits).
+    prefix_queries_total: float | None = None
+    prefix_hits_total: float | None = None
+    preemptions_total: float | None = None
+    #: The engine's processes as its supervisor knows them, the first is its main one.
+    pids: tuple[int, ...] = ()
 
 
 class Engines(Protocol):
@@ -174,5 +228,8 @@ class Sources:
     net: Net
     kmsg: Kmsg
     engines: Engines
+    host: Host = field(default_factory=NoHost)
+    bmc: Bmc = field(default_factory=NoBmc)
+    history: FaultHistory = field(default_factory=NoHistory)
     simulated: bool = False
     counters: CounterBook = field(default_factory=CounterBook)

@@ -21,11 +21,15 @@ class NvmlGroup(StrEnum):
     THERMAL = "thermal"
     POWER = "power"
     MEMORY = "memory"
+    ECC = "ecc"
     NVLINK = "nvlink"
     NVLINK_ERRORS = "nvlink_errors"
+    NVLINK_BER = "nvlink_ber"
     FABRIC = "fabric"
     PCIE = "pcie"
+    PCIE_ERRORS = "pcie_errors"
     PROCESSES = "processes"
+    PEERS = "peers"
 
 
 #: Field -> what it is and where NVML has it. The child fills exactly these.
@@ -55,6 +59,11 @@ GROUP_FIELDS: dict[NvmlGroup, dict[str, str]] = {
         "sm_clock_mhz": "int, nvmlDeviceGetClockInfo(SM)",
         "max_sm_clock_mhz": "int, nvmlDeviceGetMaxClockInfo(SM)",
         "gpu_utilization_percent": "int, nvmlDeviceGetUtilizationRates.gpu",
+        # Lifetime nanoseconds: they catch a dip of half a second that no poll of event_reasons sees.
+        "sw_power_cap_ns": "int, field 74 CLOCKS_EVENT_REASON_SW_POWER_CAP",
+        "sw_thermal_ns": "int, field 269 CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN",
+        "hw_thermal_ns": "int, field 270 CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN",
+        "hw_brake_ns": "int, field 271 CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN",
     },
     NvmlGroup.MEMORY: {
         "used_b": "int, nvmlDeviceGetMemoryInfo.used",
@@ -69,6 +78,20 @@ GROUP_FIELDS: dict[NvmlGroup, dict[str, str]] = {
         "remap_failure": "bool, nvmlDeviceGetRemappedRows[3]",
         "recovery_action": "int, field 230 NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",
     },
+    # Slow-moving and not needed by the fast pass: by location, and the repairs that wait for a reset.
+    NvmlGroup.ECC: {
+        "dram_corrected_volatile": "int, nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE, DRAM)",
+        "dram_uncorrected_volatile": "int, nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE, DRAM)",
+        "sram_corrected_volatile": "int, nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE, SRAM)",
+        "sram_uncorrected_volatile": "int, nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE, SRAM)",
+        "sram_uncorrected_aggregate": "int, nvmlDeviceGetSramEccErrorStatus: aggregateUncParity + SecDed",
+        "sram_threshold_exceeded": "bool, nvmlDeviceGetSramEccErrorStatus.bThresholdExceeded",
+        "remap_banks_none": "int, nvmlDeviceGetRowRemapperHistogram.none: banks without a spare row left",
+        "channel_repair_pending": "bool, nvmlDeviceGetRepairStatus.bChannelRepairPending",
+        "tpc_repair_pending": "bool, nvmlDeviceGetRepairStatus.bTpcRepairPending",
+        "max_sm_clock_mhz": "int, nvmlDeviceGetMaxClockInfo(SM)",
+        "app_sm_clock_mhz": "int, nvmlDeviceGetApplicationsClock(SM)",
+    },
     NvmlGroup.NVLINK: {
         "states": "list[bool], field NVLINK_GET_STATE by link (scope id)",
         "speeds_mb_s": "list[int], field NVLINK_GET_SPEED by link",
@@ -78,6 +101,22 @@ GROUP_FIELDS: dict[NvmlGroup, dict[str, str]] = {
         "replay_errors": "list[int], field 161 by link (Hopper and before)",
         "recovery_errors": "list[int], field 162 by link",
         "crc_errors": "list[int], field 163 by link",
+    },
+    # Blackwell and later; Hopper answers Not Supported for most of it. Each is by link.
+    NvmlGroup.NVLINK_BER: {
+        "malformed_packets": "list[int], field 206",
+        "buffer_overruns": "list[int], field 207",
+        "receive_errors": "list[int], field 208",
+        "remote_errors": "list[int], field 209",
+        "general_errors": "list[int], field 210",
+        "integrity_errors": "list[int], field 211",
+        "transmit_discards": "list[int], field 212",
+        "recoveries": "list[int], field 213 LINK_RECOVERY_SUCCESSFUL_EVENTS",
+        "failed_recoveries": "list[int], field 214 LINK_RECOVERY_FAILED_EVENTS",
+        "effective_errors": "list[int], field 219",
+        "symbol_errors": "list[int], field 221",
+        "effective_ber": "list[float], field 220: mantissa and exponent decoded to a rate",
+        "symbol_ber": "list[float], field 222: decoded likewise",
     },
     NvmlGroup.FABRIC: {
         "state": "int, nvmlDeviceGetGpuFabricInfoV.state: 1 not started, 2 in progress, 3 completed",
@@ -92,9 +131,26 @@ GROUP_FIELDS: dict[NvmlGroup, dict[str, str]] = {
         "max_width": "int, nvmlDeviceGetMaxPcieLinkWidth",
         "replays": "int, nvmlDeviceGetPcieReplayCounter",
     },
+    NvmlGroup.PCIE_ERRORS: {
+        "l0_to_recovery": "int, field 169",
+        "correctable": "int, field 173",
+        "naks_received": "int, field 174",
+        "receiver_errors": "int, field 175",
+        "bad_tlp": "int, field 176",
+        "naks_sent": "int, field 177",
+        "bad_dllp": "int, field 178",
+        "non_fatal": "int, field 179",
+        "fatal": "int, field 180",
+    },
     NvmlGroup.PROCESSES: {
         "pids": "list[int], nvmlDeviceGetComputeRunningProcesses",
         "used_mib": "list[float], memory of each of those processes",
+    },
+    # How this GPU reaches every GPU of the inventory, in its order; its own place holds 0.
+    NvmlGroup.PEERS: {
+        "p2p_nvlink": "list[int], nvmlDeviceGetP2PStatus(NVLINK): 0 OK, else NVML_P2P_STATUS_*",
+        "p2p_read": "list[int], nvmlDeviceGetP2PStatus(READ)",
+        "topology": "list[int], nvmlDeviceGetTopologyCommonAncestor: 10 single .. 50 system",
     },
 }
 

@@ -1,7 +1,9 @@
 """In-memory Sources for tests of checks: a dict in the shape of a node folder, with a clock that tests move.
 
     {"nvml": {"system": {...}, "gpus": [{"identity": {...}, "thermal": {...}, ...}]}, "net": {...},
-     "files": {path: text}, "links": {path: target}, "kmsg": [lines], "engines": {name: {...}}}
+     "files": {path: text, or {"hex": "..."} for bytes}, "links": {path: target}, "kmsg": [lines],
+     "engines": {name: {...}}, "host": {"units": {}, "disks": {}, "mounts": {}, "clock": {}, "reach": {}},
+     "bmc": {name: {path: document}}, "faults": [{part, place, check, wall_s, boot_id, summary}]}
 
 `{"error": "NOT_SUPPORTED"}` in the place of a value, group, file, interface part or source is a refusal.
 Every read is noted in `reads`, so that a test can refuse each value that a check has read, one after another.
@@ -15,20 +17,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.bmc_profile import RedfishEndpoint
 from agent.errors import DeviceAbsent, NotSupported, ParseError, SourceUnavailable
 from agent.model import EnginePhase, EngineStatus
 from agent.sources import (
     CanaryReport,
     CanaryVerdict,
     DcbInfo,
+    DriverInfo,
     EngineObservation,
     KmsgRecord,
     LinkInfo,
+    ModuleInfo,
+    PauseInfo,
     Sources,
 )
+from agent.sources.fault_history import PartFault
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal, SystemReading
+from agent.sources.host_reading import ClockSync, DiskSpace, MountAnswer, Reach, UnitState
 
 START_MONO_S = 5000.0
+#: Fields of an engine's observation that a test gives as they are.
+_ENGINE_NUMBERS = (
+    "tokens_total",
+    "requests_running",
+    "requests_waiting",
+    "kv_cache_used_ratio",
+    "prefix_queries_total",
+    "prefix_hits_total",
+    "preemptions_total",
+)
 _KMSG = re.compile(r"(\d+),(\d+),(\d+),[^;]*;(.*)")
 
 
@@ -113,6 +131,13 @@ class FakeTree:
             raise DeviceAbsent(f"/{path} is not there")
         return str(_given(self.node["files"][path], f"/{path}")).strip()
 
+    def data(self, path: str) -> bytes:
+        self.reads.add(f"files:{path}")
+        if path not in self.node["files"]:
+            raise DeviceAbsent(f"/{path} is not there")
+        value = _given(self.node["files"][path], f"/{path}")
+        return bytes.fromhex(value["hex"]) if isinstance(value, dict) else str(value).encode()
+
     def integer(self, path: str) -> int:
         text = self.text(path)
         try:
@@ -165,6 +190,70 @@ class FakeNet:
         dscp = {int(key): value for key, value in part["dscp_to_priority"].items()}
         return DcbInfo(tuple(part["pfc_on"]), part["trust"], dscp, part["host_managed"])
 
+    def driver(self, netdev: str) -> DriverInfo:
+        return DriverInfo(**self._part(netdev, "driver"))
+
+    def pause(self, netdev: str) -> PauseInfo:
+        return PauseInfo(**self._part(netdev, "pause"))
+
+    def module(self, netdev: str) -> ModuleInfo:
+        part = self._part(netdev, "module")
+        lists = {key: tuple(value) for key, value in part.items() if isinstance(value, list)}
+        return ModuleInfo(**{**part, **lists})
+
+
+@dataclass
+class FakeHost:
+    node: dict[str, Any]
+    reads: set[str]
+
+    def _part(self, kind: str, name: str) -> dict[str, Any]:
+        self.reads.add(f"host.{kind}.{name}")
+        known = self.node["host"].get(kind, {})
+        if name not in known:
+            raise SourceUnavailable(f"nothing is known of {name} here")
+        return dict(_given(known[name], name))
+
+    def unit(self, name: str) -> UnitState:
+        known = self.node["host"].get("units", {})
+        missing = {"load_state": "not-found", "active_state": "inactive", "sub_state": "dead", "restarts": 0}
+        return UnitState(name=name, **(self._part("units", name) if name in known else missing))
+
+    def disk(self, path: str) -> DiskSpace:
+        return DiskSpace(**self._part("disks", path))
+
+    def mount(self, path: str, marker: str | None = None) -> MountAnswer:
+        return MountAnswer(**self._part("mounts", path))
+
+    def clock_sync(self) -> ClockSync:
+        self.reads.add("host.clock")
+        return ClockSync(**_given(self.node["host"].get("clock", {"error": "UNAVAILABLE"}), "the clock"))
+
+    def reach(self, host: str, port: int) -> Reach:
+        return Reach(**self._part("reach", f"{host}:{port}"))
+
+
+@dataclass
+class FakeBmc:
+    node: dict[str, Any]
+    reads: set[str]
+
+    def get(self, name: str, endpoint: RedfishEndpoint, path: str) -> Mapping[str, Any]:
+        self.reads.add(f"bmc.{name}.{path}")
+        service = _given(self.node["bmc"].get(name, {"error": "UNAVAILABLE"}), f"BMC {name}")
+        if path not in service:
+            raise DeviceAbsent(f"{path} is not there")
+        return dict(_given(service[path], path))
+
+
+@dataclass
+class FakeHistory:
+    node: dict[str, Any]
+
+    def faults(self, since_wall_s: float) -> Sequence[PartFault]:
+        found = [PartFault(**fault) for fault in _given(self.node["faults"], "the journal")]
+        return [fault for fault in found if fault.wall_s >= since_wall_s]
+
 
 @dataclass
 class FakeKmsg:
@@ -207,7 +296,9 @@ class FakeEngines:
             canary = CanaryReport(verdict, ended_s, report.get("latency_s", 0.2), report.get("reason", ""))
         health = seen.get("health") or {}
         health_s = self.clock.now_s - health["age_s"] if "age_s" in health else None
-        return EngineObservation(status, health.get("ok"), health_s, canary)
+        numbers = {key: seen[key] for key in _ENGINE_NUMBERS if key in seen}
+        pids = tuple(seen.get("pids", ()))
+        return EngineObservation(status, health.get("ok"), health_s, canary, pids=pids, **numbers)
 
 
 @dataclass
@@ -219,9 +310,8 @@ class FakeNode:
     reads: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.data = {"net": {}, "files": {}, "links": {}, "kmsg": [], "engines": {}} | copy.deepcopy(
-            self.data
-        )
+        empty: dict[str, Any] = {"net": {}, "files": {}, "links": {}, "kmsg": [], "engines": {}}
+        self.data = empty | {"host": {}, "bmc": {}, "faults": []} | copy.deepcopy(self.data)
         self.nvml = FakeNvml(self.data, self.clock, self.reads)
         self.kmsg = FakeKmsg(self.data)
         self.sources = Sources(
@@ -231,6 +321,9 @@ class FakeNode:
             net=FakeNet(self.data, self.reads),
             kmsg=self.kmsg,
             engines=FakeEngines(self.data, self.clock),
+            host=FakeHost(self.data, self.reads),
+            bmc=FakeBmc(self.data, self.reads),
+            history=FakeHistory(self.data),
             simulated=True,
         )
 
