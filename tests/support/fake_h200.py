@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from fake_h200_host import host_data, host_files
+from fake_h200_net import NIC_BUSES, interface, nic_files
 from fake_sources import FakeNode
 
 from agent.node_profile import NodeProfile
 
 BUSES = ("05", "17", "3a", "5d", "85", "97", "ba", "dd")
-NIC_BUSES = ("06", "18", "3b", "5e", "86", "98", "bb", "de")
 LINKS = 18
 
 
@@ -85,53 +86,15 @@ def _gpu(slot: int) -> dict[str, Any]:
     }
 
 
-def _nic_files(slot: int) -> dict[str, Any]:
-    port = f"sys/class/infiniband/mlx5_{slot}/ports/1"
-    counters = {
-        "counters/link_downed": 1,
-        "counters/excessive_buffer_overrun_errors": 0,
-        "counters/local_link_integrity_errors": 0,
-        "counters/symbol_error": 12,
-        "counters/link_error_recovery": 0,
-        "counters/port_rcv_errors": 2,
-        "counters/port_xmit_discards": 5,
-        "hw_counters/rnr_nak_retry_err": 0,
-        "hw_counters/local_ack_timeout_err": 4,
-        "hw_counters/roce_slow_restart": 9,
-    }
-    return {
-        f"{port}/state": "4: ACTIVE",
-        f"{port}/phys_state": "5: LinkUp",
-        f"{port}/rate": "400 Gb/sec (4X NDR)",
-        f"{port}/link_layer": "Ethernet",
-        f"sys/class/net/eth{slot}/ecn/roce_np/enable/3": "1",
-        f"sys/class/net/eth{slot}/ecn/roce_rp/enable/3": "1",
-        **{f"{port}/{name}": str(value) for name, value in counters.items()},
-    }
-
-
-def _interface() -> dict[str, Any]:
-    return {
-        "link": {"operstate": "up", "carrier": True, "mtu_bytes": 9000, "carrier_down_count": 1},
-        "ethtool": {"rx_prio3_discards": 11, "rx_prio3_pause": 100},
-        "dcb": {
-            "pfc_on": [priority == 3 for priority in range(8)],
-            "trust": "dscp",
-            "dscp_to_priority": {"26": 3, "46": 6},
-            "host_managed": True,
-        },
-    }
-
-
 def _serving() -> dict[str, Any]:
     return {"phase": "warm", "health": {"ok": True, "age_s": 0.5}, "canary": {"verdict": "ok", "age_s": 3.0}}
 
 
 def h200_data() -> dict[str, Any]:
     """The node as a dict in the shape of a node folder."""
-    files: dict[str, Any] = {}
+    files: dict[str, Any] = host_files()
     for slot in range(8):
-        files |= _nic_files(slot)
+        files |= nic_files(slot)
         files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/vendor"] = "0x10de"
         files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/class"] = "0x030200"
         files[f"sys/bus/pci/devices/0000:{NIC_BUSES[slot]}:00.0/vendor"] = "0x15b3"
@@ -139,7 +102,7 @@ def h200_data() -> dict[str, Any]:
     versions = {"driver_version": "580.159.04", "nvml_version": "13.580.159.04", "cuda_version": 13000}
     return {
         "nvml": {"system": {**versions, "device_count": 8}, "gpus": [_gpu(slot) for slot in range(8)]},
-        "net": {f"eth{slot}": _interface() for slot in range(8)},
+        "net": {f"eth{slot}": interface() for slot in range(8)},
         "files": files,
         "links": {
             f"sys/class/infiniband/mlx5_{slot}/device": f"../../../0000:{NIC_BUSES[slot]}:00.0"
@@ -147,6 +110,7 @@ def h200_data() -> dict[str, Any]:
         },
         "kmsg": ["6,339,5140900,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04"],
         "engines": {name: _serving() for name in ("glm", "kimi")},
+        **host_data(),
     }
 
 
