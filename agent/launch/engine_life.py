@@ -92,12 +92,22 @@ class EngineLife:
         if self.run is not None:
             self._core = core_of(await self._supervisor.processes(self.run))
 
+    def _pids(self) -> tuple[int, ...]:
+        """The processes found at the last look, the one that was started first."""
+        if self.run is None:
+            return ()
+        tree = self.run.tree
+        living = {stat.pid for stat in tree.members.values() if not stat.dead}
+        first = (tree.root[0],) if tree.root[0] in living else ()
+        return (*first, *sorted(living - set(first)))
+
     async def watch(self, canary_now: asyncio.Event) -> None:
         """Watch it until something ends it; returns then. LaunchError when it never began."""
         if self.run is None or self.plan is None:
             raise LaunchError("there is no engine to watch")
         client = EngineClient(self.plan.host, self.plan.port, api_key=self.plan.api_key)
         monitor = EngineMonitor(self._engine, client, self._book.clock, self.plan.model_name)
+        monitor.pids = self._pids
         self._book.monitor = monitor
         watching = asyncio.ensure_future(
             live(

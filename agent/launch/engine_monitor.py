@@ -35,6 +35,8 @@ class EngineMonitor:
         self.health_fault = ""
         self.report: CanaryReport | None = None
         self.polled = asyncio.Event()
+        #: The engine's processes, its main one first; none when somebody else runs it.
+        self.pids: Callable[[], tuple[int, ...]] = tuple
 
     @property
     def poll_period_s(self) -> float:
@@ -123,4 +125,8 @@ class EngineMonitor:
             requests_running=self._metrics.requests_running,
             requests_waiting=self._metrics.requests_waiting,
             kv_cache_used_ratio=self._metrics.kv_cache_used_ratio,
+            prefix_queries_total=self._metrics.prefix_queries,
+            prefix_hits_total=self._metrics.prefix_hits,
+            preemptions_total=self._metrics.preemptions,
+            pids=self.pids(),
         )

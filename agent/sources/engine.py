@@ -70,6 +70,9 @@ class EngineMetrics:
     requests_running: float | None = None
     requests_waiting: float | None = None
     kv_cache_used_ratio: float | None = None
+    prefix_queries: float | None = None
+    prefix_hits: float | None = None
+    preemptions: float | None = None
 
     @property
     def progress(self) -> tuple[float | None, float | None, float | None]:
@@ -85,6 +88,9 @@ SAMPLES = {
     "vllm:num_requests_running": "requests_running",
     "vllm:num_requests_waiting": "requests_waiting",
     "vllm:kv_cache_usage_perc": "kv_cache_used_ratio",
+    "vllm:prefix_cache_queries_total": "prefix_queries",
+    "vllm:prefix_cache_hits_total": "prefix_hits",
+    "vllm:num_preemptions_total": "preemptions",
 }
 
 

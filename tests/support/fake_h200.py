@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fake_h200_engines import engine_files, engine_pids
 from fake_h200_host import host_data, host_files
 from fake_h200_net import NIC_BUSES, interface, nic_files
 from fake_sources import FakeNode
@@ -82,21 +83,32 @@ def _gpu(slot: int) -> dict[str, Any]:
         },
         "fabric": {"state": 3, "status": 0, "health_mask": 0, "clique_id": 0},
         "pcie": {"generation": 5, "max_generation": 5, "width": 16, "max_width": 16, "replays": 1},
-        "processes": {"pids": [], "used_mib": []},
+        "processes": {"pids": [5000 + slot], "used_mib": [512.0]},
     }
 
 
-def _serving() -> dict[str, Any]:
-    return {"phase": "warm", "health": {"ok": True, "age_s": 0.5}, "canary": {"verdict": "ok", "age_s": 3.0}}
+def _serving(name: str) -> dict[str, Any]:
+    return {
+        "phase": "warm",
+        "health": {"ok": True, "age_s": 0.5},
+        "canary": {"verdict": "ok", "age_s": 3.0},
+        "pids": engine_pids(name),
+        "requests_running": 3.0,
+        "kv_cache_used_ratio": 0.4,
+        "prefix_queries_total": 1e6,
+        "prefix_hits_total": 9e5,
+        "preemptions_total": 0.0,
+    }
 
 
 def h200_data() -> dict[str, Any]:
     """The node as a dict in the shape of a node folder."""
-    files: dict[str, Any] = host_files()
+    files: dict[str, Any] = host_files() | engine_files()
     for slot in range(8):
         files |= nic_files(slot)
         files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/vendor"] = "0x10de"
         files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/class"] = "0x030200"
+        files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/numa_node"] = str(slot // 4)
         files[f"sys/bus/pci/devices/0000:{NIC_BUSES[slot]}:00.0/vendor"] = "0x15b3"
         files[f"sys/bus/pci/devices/0000:{NIC_BUSES[slot]}:00.0/class"] = "0x020000"
     versions = {"driver_version": "580.159.04", "nvml_version": "13.580.159.04", "cuda_version": 13000}
@@ -109,7 +121,7 @@ def h200_data() -> dict[str, Any]:
             for slot in range(8)
         },
         "kmsg": ["6,339,5140900,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04"],
-        "engines": {name: _serving() for name in ("glm", "kimi")},
+        "engines": {name: _serving(name) for name in ("glm", "kimi")},
         **host_data(),
     }
 
