@@ -1,6 +1,7 @@
 """NodeFolder: a captured node as a folder of files, read whole and validated before anything is replayed.
 
-node.yaml, nvml.json; where captured net.json, kmsg.txt, root/, links.json; profile.yaml, scenarios/.
+node.yaml, nvml.json; where captured net.json, host.json, bmc.json, kmsg.txt, tree.json and root/, links.json;
+profile.yaml, scenarios/. tree.json holds the same files as root/, in one document.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from agent.sources import KmsgRecord
 from agent.sources.documents import one_problem, read_bounded, read_json, read_yaml
 from agent.sources.fs import is_plain_path
 from agent.sources.kmsg_records import parse_line
-from agent.sources.node_model import NET, NodeMeta, NvmlDocument, is_refused
+from agent.sources.node_model import NET, NETDEV_PARTS, NodeMeta, NvmlDocument, is_refused
+from agent.sources.node_model_host import BMC, HOST, TREE
 
 _FILE_LIMIT_B = 1 << 20
 _FILES_LIMIT = 50_000
 _TOTAL_LIMIT_B = 64 << 20
 _DEPTH_LIMIT = 64
 #: What must be in the folder itself: a capture from elsewhere must make nobody read his own files.
-_OWN_PARTS = ("node.yaml", "nvml.json", "net.json", "kmsg.txt", "links.json", "root")
+_OWN_PARTS = (
+    "node.yaml", "nvml.json", "net.json", "host.json", "bmc.json", "kmsg.txt", "tree.json", "links.json",
+    "root",
+)  # fmt: skip
 _LINKS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
 
 
@@ -37,9 +42,12 @@ class NodeFolder:
     meta: NodeMeta
     nvml: Mapping[str, Any]
     net: Mapping[str, Any] | None
-    files: Mapping[str, str] | None
+    #: Text by path; {"hex": ...} for what is no text, {"error": NAME} for what could not be read.
+    files: Mapping[str, Any] | None
     links: Mapping[str, str]
     kmsg: tuple[KmsgRecord, ...] | None
+    host: Mapping[str, Any] | None
+    bmc: Mapping[str, Any] | None
     profile: Path | None
     scenarios: Mapping[str, Path]
 
@@ -48,7 +56,7 @@ def load_node_folder(path: Path) -> NodeFolder:
     """Read and validate a node folder. Raises ConfigError naming file and key."""
     _refuse_strange_folder(path)
     profile = path / "profile.yaml"
-    files = _read_root(path / "root") if (path / "root").is_dir() else None
+    files = _read_files(path)
     return NodeFolder(
         path=path,
         meta=_read_meta(path / "node.yaml"),
@@ -57,6 +65,8 @@ def load_node_folder(path: Path) -> NodeFolder:
         files=files,
         links=_read_links(path / "links.json", files or {}) if (path / "links.json").exists() else {},
         kmsg=_read_kmsg(path / "kmsg.txt") if (path / "kmsg.txt").exists() else None,
+        host=_read_part(path / "host.json", HOST),
+        bmc=_read_part(path / "bmc.json", BMC),
         profile=profile if profile.exists() else None,
         scenarios={file.stem: file for file in sorted((path / "scenarios").glob("*.yaml"))},
     )
@@ -106,6 +116,19 @@ def _read_nvml(path: Path) -> dict[str, Any]:
     return valid
 
 
+def _read_part(path: Path, adapter: TypeAdapter[Any]) -> dict[str, Any] | None:
+    """A document as it is written; None when it was not captured."""
+    if not path.exists():
+        return None
+    data = read_json(path)
+    try:
+        adapter.validate_python(data)
+    except ValidationError as error:
+        raise one_problem(error, data, str(path)) from error
+    valid: dict[str, Any] = data
+    return valid
+
+
 def _read_net(path: Path) -> dict[str, Any]:
     data: Any = read_json(path)
     try:
@@ -114,11 +137,40 @@ def _read_net(path: Path) -> dict[str, Any]:
         raise one_problem(error, data, str(path)) from error
     missing = {"error": "MISSING"}
     return {
-        name: netdev
-        if is_refused(netdev)
-        else {part: netdev.get(part, missing) for part in ("link", "ethtool", "dcb")}
+        name: netdev if is_refused(netdev) else {part: netdev.get(part, missing) for part in NETDEV_PARTS}
         for name, netdev in data.items()
     }
+
+
+def _read_files(path: Path) -> dict[str, Any] | None:
+    """The files of tree.json and of root/; None when neither was captured."""
+    tree, root = path / "tree.json", path / "root"
+    known = _read_part(tree, TREE)
+    if known is None:
+        return _read_root(root) if root.is_dir() else None
+    found: dict[str, Any] = {}
+    for name, value in known.items():
+        if not is_plain_path(name):
+            raise ConfigError(f"{name[:80]!r} is not a path under the root", where=str(tree))
+        found[name] = value.strip() if isinstance(value, str) else value
+    if len(found) > _FILES_LIMIT:
+        raise ConfigError(f"holds more than {_FILES_LIMIT} files", where=str(tree))
+    for name, text in (_read_root(root) if root.is_dir() else {}).items():
+        if name in found:
+            raise ConfigError(f"{name}: is also a file under root/", where=str(tree))
+        found[name] = text
+    for name in found:
+        _refuse_file_as_folder(name, found, tree)
+    return found
+
+
+def _refuse_file_as_folder(name: str, files: Mapping[str, Any], tree: Path) -> None:
+    """A path cannot lie below a file."""
+    parent = name.rpartition("/")[0]
+    while parent:
+        if parent in files:
+            raise ConfigError(f"{name}: lies below the file {parent}", where=str(tree))
+        parent = parent.rpartition("/")[0]
 
 
 def _read_root(root: Path) -> dict[str, str]:

@@ -40,7 +40,8 @@ def _tag(value: object) -> str:
     return "refused" if is_refused(value) else "value"
 
 
-def _or_refused(kind: Any) -> Any:
+def or_refused(kind: Any) -> Any:
+    """A type, or an error in its place."""
     return Annotated[Annotated[kind, Tag("value")] | Annotated[Refused, Tag("refused")], Discriminator(_tag)]
 
 
@@ -57,10 +58,10 @@ _FIELD_TYPES: dict[str, Any] = {
 def _group_type(group: NvmlGroup) -> Any:
     """The type of one group: each field of GROUP_FIELDS, whose description begins with its type."""
     fields: dict[str, Any] = {
-        name: (_or_refused(_FIELD_TYPES[text.replace(",", " ").split()[0]]), None)
+        name: (or_refused(_FIELD_TYPES[text.replace(",", " ").split()[0]]), None)
         for name, text in GROUP_FIELDS[group].items()
     }
-    return _or_refused(create_model(f"{group.capitalize()}Group", __base__=Document, **fields))
+    return or_refused(create_model(f"{group.capitalize()}Group", __base__=Document, **fields))
 
 
 class Identity(Document):
@@ -121,18 +122,55 @@ class Dcb(Document):
 Ethtool = Annotated[dict[Name, Annotated[int, Field(ge=0, lt=2**64)]], Field(max_length=65536)]
 
 
+class Driver(Document):
+    """DriverInfo."""
+
+    driver: Text
+    version: Text
+    firmware: Text
+    bus_info: Text
+
+
+class Pause(Document):
+    """PauseInfo."""
+
+    autonegotiated: Flag
+    rx: Flag
+    tx: Flag
+
+
+class Module(Document):
+    """ModuleInfo."""
+
+    kind: Text
+    vendor: Text
+    part_number: Text
+    serial: Text
+    temperature_c: Number | None = None
+    rx_power_mw: Annotated[list[Number], Field(max_length=64)] = Field(default_factory=list)
+    tx_power_mw: Annotated[list[Number], Field(max_length=64)] = Field(default_factory=list)
+    alarms: Annotated[list[Text], Field(max_length=256)] = Field(default_factory=list)
+
+
 class Netdev(Document):
     """One network interface."""
 
-    link: _or_refused(Link) = {"error": "MISSING"}  # type: ignore[valid-type]
-    ethtool: _or_refused(Ethtool) = {"error": "MISSING"}  # type: ignore[valid-type]
-    dcb: _or_refused(Dcb) = {"error": "MISSING"}  # type: ignore[valid-type]
+    link: or_refused(Link) = {"error": "MISSING"}  # type: ignore[valid-type]
+    ethtool: or_refused(Ethtool) = {"error": "MISSING"}  # type: ignore[valid-type]
+    dcb: or_refused(Dcb) = {"error": "MISSING"}  # type: ignore[valid-type]
+    driver: or_refused(Driver) = {"error": "MISSING"}  # type: ignore[valid-type]
+    pause: or_refused(Pause) = {"error": "MISSING"}  # type: ignore[valid-type]
+    module: or_refused(Module) = {"error": "MISSING"}  # type: ignore[valid-type]
+
+
+#: What an interface of net.json is made of.
+NETDEV_PARTS = tuple(Netdev.model_fields)
 
 
 class NvmlDocument(Document):
     """nvml.json."""
 
-    system: _or_refused(System)  # type: ignore[valid-type]
+    system: or_refused(System)  # type: ignore[valid-type]
     gpus: Annotated[list[Gpu], Field(max_length=1024)]
 
 
@@ -154,9 +192,9 @@ class NodeMeta(Document):
     not_captured: list[Text] = Field(default_factory=list)
 
 
-GPU: TypeAdapter[Any] = TypeAdapter(_or_refused(Gpu))
-SYSTEM: TypeAdapter[Any] = TypeAdapter(_or_refused(System))
-NETDEV: TypeAdapter[Any] = TypeAdapter(_or_refused(Netdev))
+GPU: TypeAdapter[Any] = TypeAdapter(or_refused(Gpu))
+SYSTEM: TypeAdapter[Any] = TypeAdapter(or_refused(System))
+NETDEV: TypeAdapter[Any] = TypeAdapter(or_refused(Netdev))
 _NetdevName = Annotated[str, Field(pattern=r"^[^/\s]{1,15}$")]
-_NetTypes: Any = GenericAlias(dict, (_NetdevName, _or_refused(Netdev)))
+_NetTypes: Any = GenericAlias(dict, (_NetdevName, or_refused(Netdev)))
 NET: TypeAdapter[Any] = TypeAdapter(_NetTypes)

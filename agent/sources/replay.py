@@ -11,8 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.errors import DeviceAbsent, NotSupported, SourceError, SourceTimeout, SourceUnavailable
-from agent.sources import Clock, DcbInfo, KmsgRecord, LinkInfo, Sources
+from agent.errors import DeviceAbsent, SourceUnavailable
+from agent.sources import (
+    Clock,
+    DcbInfo,
+    DriverInfo,
+    KmsgRecord,
+    LinkInfo,
+    ModuleInfo,
+    PauseInfo,
+    Sources,
+)
 from agent.sources.clock import ReplayClock
 from agent.sources.engine import EngineBoard
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal, SystemReading
@@ -20,6 +29,8 @@ from agent.sources.kmsg_records import KmsgLog, event_kinds
 from agent.sources.net_events import EVENT_LINK
 from agent.sources.node_folder import NodeFolder, load_node_folder
 from agent.sources.node_model import is_refused
+from agent.sources.refusals import source_error
+from agent.sources.replay_host import ReplayBmc, ReplayHost
 from agent.sources.replay_tree import ReplayTree
 from agent.sources.scenario import NO_SCENARIO, EngineStep, Scenario, Step, load_scenario
 from agent.sources.timeline import SYSTEM_UNIT, Timeline
@@ -128,6 +139,20 @@ class ReplayNet:
             host_managed=values.get("host_managed", True),
         )
 
+    def driver(self, netdev: str) -> DriverInfo:
+        """Driver and firmware."""
+        return DriverInfo(**self._part(netdev, "driver"))
+
+    def pause(self, netdev: str) -> PauseInfo:
+        """Global pause."""
+        return PauseInfo(**self._part(netdev, "pause"))
+
+    def module(self, netdev: str) -> ModuleInfo:
+        """The plugged module."""
+        values = self._part(netdev, "module")
+        lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return ModuleInfo(**{**values, **lists})
+
     def _part(self, netdev: str, part: str) -> dict[str, Any]:
         if self._stage.folder.net is None:
             raise SourceUnavailable("this capture has no network interfaces (net.json)")
@@ -136,7 +161,7 @@ class ReplayNet:
             raise DeviceAbsent(f"there is no network interface {netdev!r}")
         values: dict[str, Any] = found if is_refused(found) else found[part]
         if is_refused(values):
-            raise _net_refusal(values["error"], f"{part} of {netdev}")
+            raise source_error(values["error"], f"{part} of {netdev}")
         return values
 
 
@@ -192,6 +217,8 @@ class ReplaySources:
             net=ReplayNet(stage),
             kmsg=ReplayKmsg(stage),
             engines=EngineBoard(on_event),
+            host=ReplayHost(stage.folder, stage.now, stage.opened_mono_s),
+            bmc=ReplayBmc(stage.folder, stage.now),
             simulated=True,
         )
         self._due = list(stage.scenario.steps)
@@ -256,13 +283,3 @@ def replay_sources(
     changes = NO_SCENARIO if scenario is None else load_scenario(scenario)
     stage = Stage(folder, changes, clock or ReplayClock(folder.meta.boot_id))
     return ReplaySources(stage, on_event)
-
-
-def _net_refusal(name: str, what: str) -> SourceError:
-    """The SourceError that stands for an error in a capture's net.json."""
-    text = f"{what}: {name} in this capture"
-    if name == "NOT_SUPPORTED":
-        return NotSupported(text)
-    if name in ("ABSENT", "DEVICE_ABSENT"):
-        return DeviceAbsent(text)
-    return SourceTimeout(text) if name == "TIMEOUT" else SourceUnavailable(text)

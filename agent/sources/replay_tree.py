@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 
-from agent.errors import DeviceAbsent, SourceUnavailable
+from agent.errors import DeviceAbsent, ParseError, SourceUnavailable
 from agent.sources.fs import is_plain_path, parse_integer
 from agent.sources.node_folder import NodeFolder
+from agent.sources.refusals import source_error
 from agent.sources.timeline import THERE, Timeline
 
 _LINK_HOPS = 40
@@ -31,13 +32,24 @@ class ReplayTree:
                 path = parent
 
     def text(self, path: str) -> str:
-        """The file's text. Raises DeviceAbsent, SourceUnavailable."""
+        """The file's text. Raises DeviceAbsent, SourceUnavailable, ParseError."""
+        try:
+            return self.data(path).decode().strip()
+        except UnicodeDecodeError as cause:
+            raise ParseError(f"/{path} is not text") from cause
+
+    def data(self, path: str) -> bytes:
+        """The file's bytes; of a text file those of its stripped text. Raises as `text` does."""
         value = self._value(self._resolve(path))
         if value is THERE:
             raise SourceUnavailable(f"cannot read /{path}: it is a folder")
         if value is None:
             raise DeviceAbsent(f"/{path} is not there")
-        return str(value).strip()
+        if not isinstance(value, dict):
+            return str(value).encode()
+        if "error" in value:
+            raise source_error(value["error"], f"/{path}")
+        return bytes.fromhex(value["hex"])
 
     def integer(self, path: str) -> int:
         """The file's text as a decimal or 0x number. Raises ParseError besides."""
@@ -85,7 +97,7 @@ class ReplayTree:
 
     def _resolve(self, path: str) -> str:
         if not self._captured:
-            raise SourceUnavailable("this capture has no files of sysfs and procfs (root/)")
+            raise SourceUnavailable("this capture has no files of sysfs and procfs (tree.json, root/)")
         if not is_plain_path(path):
             raise DeviceAbsent(f"{path!r} cannot be a path under the root")
         for _hop in range(_LINK_HOPS):

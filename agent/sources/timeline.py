@@ -1,6 +1,7 @@
 """Timeline: a captured node's values at any moment of a scenario. Pure; all is validated when it is built.
 
-Values are kept in units that are read as one: NVML's system part, one GPU, one interface, one file.
+Values are kept in units that are read as one: NVML's system part, one GPU, one interface, one file, one entry
+of host.json, one Redfish document.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from agent.sources.documents import one_problem
 from agent.sources.fs import is_plain_path
 from agent.sources.node_folder import NodeFolder
 from agent.sources.node_model import GPU, NETDEV, SYSTEM, is_refused
+from agent.sources.node_model_host import FILE, HOST_PARTS, REDFISH, REFUSED, plain_redfish_path
+from agent.sources.overlay import PathProblem, merged, plain_copy, touches
 from agent.sources.scenario import Change, Edit, Scenario
 
 Unit = tuple[str, ...]
@@ -23,10 +26,6 @@ Keys = tuple[str, ...]
 SYSTEM_UNIT: Unit = ("nvml", "system")
 #: Value of a folder's or a link's unit that is there; None when it is gone.
 THERE = True
-
-
-class _PathProblem(Exception):
-    """A path that cannot be followed; becomes a ConfigError with the place in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +59,10 @@ class Timeline:
         for edit in scenario.edits:
             try:
                 unit, keys = self.locate(edit.path)
+                keys += edit.below
                 self._edits.setdefault(unit, []).append((edit, keys))
                 self._validate(unit)
-            except _PathProblem as cause:
+            except PathProblem as cause:
                 raise ConfigError(f"{edit.key}: {cause}", where=scenario.where) from cause
 
     def edited_files(self) -> list[str]:
@@ -75,9 +75,17 @@ class Timeline:
 
     def locate(self, path: str) -> tuple[Unit, Keys]:
         """The unit that a path is in, and the keys below it."""
+        kind, colon, rest = path.partition(":")
+        if colon and kind in HOST_PARTS:
+            return (("host", kind) if kind == "clock" else ("host", kind, rest)), ()
+        if colon and kind == "bmc":
+            service, _, document = rest.partition(":")
+            if ("bmc", service) not in self._base:
+                raise PathProblem("there is no such Redfish service in this capture")
+            return ("bmc", service, plain_redfish_path(document)) if document else ("bmc", service), ()
         if "/" in path:
             if not is_plain_path(path):
-                raise _PathProblem("is not a path under the root; write it without a leading slash")
+                raise PathProblem("is not a path under the root; write it without a leading slash")
             return ("files", path), ()
         parts = path.split(".")
         if parts[0] == "net":
@@ -86,15 +94,17 @@ class Timeline:
                 if rest == netdev or rest.startswith(f"{netdev}."):
                     keys = rest[len(netdev) + 1 :]
                     return ("net", netdev), tuple(keys.split(".")) if keys else ()
-            raise _PathProblem("there is no such interface in this capture")
+            raise PathProblem("there is no such interface in this capture")
         length = 2 if parts[:2] == list(SYSTEM_UNIT) else 3
         unit = tuple(parts[:length])
         if parts[0] != "nvml" or unit not in self._base:
-            raise _PathProblem("there is no such path; use nvml.system, nvml.gpus.N, net.NAME or a file")
+            raise PathProblem(
+                "there is no such path; use nvml.system, nvml.gpus.N, net.NAME, a file or KIND:NAME"
+            )
         return unit, tuple(parts[length:])
 
     def _fold(self, unit: Unit, elapsed_s: float) -> Any:
-        state = _copy(self._base.get(unit))
+        state = plain_copy(self._base.get(unit))
         moving: dict[Keys, _Moving] = {}
         for edit, keys in self._edits.get(unit, ()):
             if edit.at_s > elapsed_s:
@@ -103,13 +113,17 @@ class Timeline:
                 state = _settle(state, moving, edit.at_s)
                 moving[keys] = _start(edit, _get(state, keys))
                 continue
+            if edit.change is Change.MERGE:
+                state = merged(_settle(state, moving, edit.at_s), edit.value)
+                moving = {held: how for held, how in moving.items() if not touches(edit.value, held)}
+                continue
             moving = {held: how for held, how in moving.items() if held[: len(keys)] != keys}
-            value = self._captured(unit, keys) if edit.change is Change.RESET else _copy(edit.value)
+            value = self._captured(unit, keys) if edit.change is Change.RESET else plain_copy(edit.value)
             state = _put(state, keys, value)
         return _settle(state, moving, elapsed_s)
 
     def _captured(self, unit: Unit, keys: Keys) -> Any:
-        return _copy(_get(self._base.get(unit), keys)) if keys else _copy(self._base.get(unit))
+        return plain_copy(_get(self._base.get(unit), keys)) if keys else plain_copy(self._base.get(unit))
 
     def _validate(self, unit: Unit) -> None:
         """Check the unit as its newest edit leaves it."""
@@ -121,12 +135,29 @@ class Timeline:
         if keys[:1] == ("ethtool",) and len(keys) == 2:
             _get(self._base[unit], keys)  # any name passes the schema, so a misspelt one would too
         data = self._fold(unit, edit.at_s + edit.ramp_s)
-        if data is None and unit != SYSTEM_UNIT:  # the GPU or the interface is gone
+        if data is None and unit != SYSTEM_UNIT:  # the GPU, the interface or the entry is gone
+            return
+        if unit[0] == "bmc" and len(unit) == 2 and data is THERE:
             return
         try:
             _adapter(unit).validate_python(data)
         except ValidationError as error:
-            raise _PathProblem(one_problem(error, data, "").problem) from error
+            raise PathProblem(one_problem(error, data, "").problem) from error
+
+
+def _host_units(folder: NodeFolder) -> dict[Unit, Any]:
+    """The captured entries of host.json and the documents of bmc.json."""
+    units: dict[Unit, Any] = {}
+    for part, entries in (folder.host or {}).items():
+        if part == "clock":
+            units["host", part] = entries
+        elif entries is not None and not is_refused(entries):
+            units.update({("host", part, name): entry for name, entry in entries.items()})
+    for service, documents in (folder.bmc or {}).items():
+        units["bmc", service] = documents if is_refused(documents) else THERE
+        if not is_refused(documents):
+            units.update({("bmc", service, plain_redfish_path(path)): d for path, d in documents.items()})
+    return units
 
 
 def base_units(folder: NodeFolder) -> dict[Unit, Any]:
@@ -139,20 +170,31 @@ def base_units(folder: NodeFolder) -> dict[Unit, Any]:
         units.update({("files", "/".join(parents[: i + 1])): THERE for i in range(len(parents))})
     units.update({("files", path): THERE for path in folder.links})
     units.update({("files", path): text for path, text in (folder.files or {}).items()})
-    return units
+    return units | _host_units(folder)
 
 
 def _adapter(unit: Unit) -> TypeAdapter[Any]:
     if unit == SYSTEM_UNIT:
         return SYSTEM
+    if unit[0] == "host":
+        return HOST_PARTS[unit[1]]
+    if unit[0] == "bmc":
+        return REDFISH if len(unit) == 3 else REFUSED
     return GPU if unit[0] == "nvml" else NETDEV
 
 
 def _validate_file(edit: Edit, base: object) -> None:
-    if edit.change is Change.RAMP or (edit.change is Change.SET and not isinstance(edit.value, str | None)):
-        raise _PathProblem("a file is set under `files`, to text or null")
-    if edit.change is Change.SET and base is THERE and edit.value is not None:
-        raise _PathProblem("is a folder or a link in this capture; only null (gone) can be set")
+    known = isinstance(edit.value, str | dict | None)
+    if edit.change is Change.RAMP or (edit.change is Change.SET and not known):
+        raise PathProblem("a file is set under `files`, to text, {hex: ...}, {error: NAME} or null")
+    if edit.change is not Change.SET or edit.value is None:
+        return
+    if base is THERE:
+        raise PathProblem("is a folder or a link in this capture; only null (gone) can be set")
+    try:
+        FILE.validate_python(edit.value)
+    except ValidationError as error:
+        raise PathProblem(one_problem(error, edit.value, "").problem) from error
 
 
 def _start(edit: Edit, now: object) -> _Moving:
@@ -160,11 +202,11 @@ def _start(edit: Edit, now: object) -> _Moving:
     if isinstance(now, str):
         now = _number_in_file(now)
     if isinstance(now, bool) or not isinstance(now, int | float):
-        raise _PathProblem(f"only a number can move, and this is {_short(now)}")
+        raise PathProblem(f"only a number can move, and this is {_short(now)}")
     if edit.change is Change.RATE:
         return _Moving(edit.at_s, now, per_s=edit.value)
     if isinstance(edit.value, bool) or not isinstance(edit.value, int | float):
-        raise _PathProblem(f"ramp_s needs a number to move to, and this is {_short(edit.value)}")
+        raise PathProblem(f"ramp_s needs a number to move to, and this is {_short(edit.value)}")
     return _Moving(edit.at_s, now, target=edit.value, ramp_s=edit.ramp_s)
 
 
@@ -183,24 +225,16 @@ def _settle(state: Any, moving: Mapping[Keys, _Moving], elapsed_s: float) -> Any
     return state
 
 
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value
-
-
 def _get(value: Any, keys: Keys) -> Any:
     for i, key in enumerate(keys):
         if is_refused(value):
-            raise _PathProblem(f"{'.'.join(keys[:i])} is refused ({value['error']}) at that time")
+            raise PathProblem(f"{'.'.join(keys[:i])} is refused ({value['error']}) at that time")
         if isinstance(value, dict) and key in value:
             value = value[key]
         elif isinstance(value, list) and key.isascii() and key.isdecimal() and int(key) < len(value):
             value = value[int(key)]
         else:
-            raise _PathProblem(f"there is no {key!r} in this capture")
+            raise PathProblem(f"there is no {key!r} in this capture")
     return value
 
 
@@ -211,7 +245,7 @@ def _put(state: Any, keys: Keys, value: Any) -> Any:
     parent = _get(state, keys[:-1])
     if is_refused(parent) or not isinstance(parent, dict | list):
         _get(state, keys)
-        raise _PathProblem(f"there is no {keys[-1]!r} in this capture")
+        raise PathProblem(f"there is no {keys[-1]!r} in this capture")
     if isinstance(parent, dict):
         parent[keys[-1]] = value
     else:
