@@ -146,7 +146,8 @@ GROUP_FIELDS: dict[NvmlGroup, dict[str, str]] = {
         "pids": "list[int], nvmlDeviceGetComputeRunningProcesses",
         "used_mib": "list[float], memory of each of those processes",
     },
-    # How this GPU reaches every GPU of the inventory, in its order; its own place holds 0.
+    # How this GPU reaches every GPU of the inventory, in its order; its own place holds 0. NOT_KNOWN stands
+    # for a peer that was left alone (it hangs, is lost, has no UUID) or for which NVML refused the value.
     NvmlGroup.PEERS: {
         "p2p_nvlink": "list[int], nvmlDeviceGetP2PStatus(NVLINK): 0 OK, else NVML_P2P_STATUS_*",
         "p2p_read": "list[int], nvmlDeviceGetP2PStatus(READ)",
@@ -155,6 +156,8 @@ GROUP_FIELDS: dict[NvmlGroup, dict[str, str]] = {
 }
 
 
+#: In a list of the group PEERS: nothing is known of this pair. It is no NVML value, so never one that is OK.
+NOT_KNOWN = -1
 #: No NVML value comes near this; NaN and infinity fail the comparison too.
 LARGEST_NUMBER = 2.0**63
 
