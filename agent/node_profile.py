@@ -91,6 +91,9 @@ class Gpus(Part):
         gt=0,
         le=5000,
     )
+    has_power_limit: bool = Field(
+        True, description="The GPU tells and takes a power limit; false = not compared (GB10)"
+    )
     persistence: bool = Field(
         True,
         description="Driver state must persist with no client (persistence mode on); false = not compared",

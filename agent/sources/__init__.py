@@ -17,6 +17,7 @@ from agent.sources.counters import CounterBook
 from agent.sources.fault_history import FaultHistory, NoHistory
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, SystemReading
 from agent.sources.host_reading import Host, NoHost
+from agent.sources.series import SeriesBook
 
 
 class Clock(Protocol):
@@ -233,3 +234,4 @@ class Sources:
     history: FaultHistory = field(default_factory=NoHistory)
     simulated: bool = False
     counters: CounterBook = field(default_factory=CounterBook)
+    series: SeriesBook = field(default_factory=SeriesBook)

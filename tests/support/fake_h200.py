@@ -58,6 +58,10 @@ def _gpu(slot: int) -> dict[str, Any]:
             "sm_clock_mhz": 345,
             "max_sm_clock_mhz": 1980,
             "gpu_utilization_percent": 0,
+            "sw_power_cap_ns": 12_000_000_000,
+            "sw_thermal_ns": 0,
+            "hw_thermal_ns": 0,
+            "hw_brake_ns": 0,
         },
         "memory": {
             "used_b": 644939776,
@@ -72,6 +76,19 @@ def _gpu(slot: int) -> dict[str, Any]:
             "remap_failure": False,
             "recovery_action": 0,
         },
+        "ecc": {
+            "dram_corrected_volatile": 0,
+            "dram_uncorrected_volatile": 0,
+            "sram_corrected_volatile": 0,
+            "sram_uncorrected_volatile": 0,
+            "sram_uncorrected_aggregate": 0,
+            "sram_threshold_exceeded": False,
+            "remap_banks_none": 0,
+            "channel_repair_pending": False,
+            "tpc_repair_pending": False,
+            "max_sm_clock_mhz": 1980,
+            "app_sm_clock_mhz": 1980,
+        },
         "nvlink": {
             "states": [True] * LINKS,
             "speeds_mb_s": [26562] * LINKS,
@@ -83,6 +100,18 @@ def _gpu(slot: int) -> dict[str, Any]:
         },
         "fabric": {"state": 3, "status": 0, "health_mask": 0, "clique_id": 0},
         "pcie": {"generation": 5, "max_generation": 5, "width": 16, "max_width": 16, "replays": 1},
+        # As read from an idle H200 some minutes after its driver was loaded.
+        "pcie_errors": {
+            "l0_to_recovery": 1401,
+            "correctable": 0,
+            "naks_received": 0,
+            "receiver_errors": 33,
+            "bad_tlp": 37,
+            "naks_sent": 31,
+            "bad_dllp": 2,
+            "non_fatal": 0,
+            "fatal": 0,
+        },
         "processes": {"pids": [5000 + slot], "used_mib": [512.0]},
     }
 
@@ -108,6 +137,7 @@ def h200_data() -> dict[str, Any]:
         files |= nic_files(slot)
         files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/vendor"] = "0x10de"
         files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/class"] = "0x030200"
+        files |= _pci_files(f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0")
         files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/numa_node"] = str(slot // 4)
         files[f"sys/bus/pci/devices/0000:{NIC_BUSES[slot]}:00.0/vendor"] = "0x15b3"
         files[f"sys/bus/pci/devices/0000:{NIC_BUSES[slot]}:00.0/class"] = "0x020000"
@@ -156,7 +186,13 @@ def h200_profile_data() -> dict[str, Any]:
         "platform": "h200",
         "mode": "manage",
         "driver_version": "580.159.04",
-        "gpus": {"count": 8, "model": "NVIDIA H200", "pins": pins, "power_limit_w": 700.0},
+        "gpus": {
+            "count": 8,
+            "model": "NVIDIA H200",
+            "pins": pins,
+            "power_limit_w": 700.0,
+            "vbios": ["96.00.A5.00.1A"],
+        },
         "nvlink": {"links_per_gpu": LINKS, "speed_mb_s": 26562, "fabric": True},
         "fabric": {"kind": "roce", "ports": ports},
         "engines": {

@@ -1,0 +1,85 @@
+"""SeriesBook: the memory of values over time, so that checks can judge a trend or a pattern and keep nothing.
+
+Counters that only grow are CounterBook's; here a value may go up and down.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+from agent.errors import BaselineOnly
+
+#: No check needs more: at one sample in two seconds this is over two hours.
+MOST_SAMPLES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value and when it was read."""
+
+    mono_s: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The samples of one value within a window, oldest first; never empty."""
+
+    name: str
+    samples: tuple[Sample, ...]
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first to the last sample."""
+        return self.samples[-1].mono_s - self.samples[0].mono_s
+
+    @property
+    def values(self) -> list[float]:
+        """The values alone."""
+        return [sample.value for sample in self.samples]
+
+    def pairs(self) -> list[tuple[Sample, Sample]]:
+        """Each sample with its successor."""
+        return list(zip(self.samples, self.samples[1:], strict=False))
+
+    def grown(self) -> Series:
+        """Itself. Raises BaselineOnly while there is but one moment to look at."""
+        if self.span_s <= 0:
+            raise BaselineOnly(f"first sample of {self.name}")
+        return self
+
+    def thirds(self) -> tuple[float, float, float]:
+        """Mean value of the first, middle and last third of the span; a third without samples takes the
+        one before it."""
+        start_s, third_s = self.samples[0].mono_s, self.span_s / 3 or 1.0
+        parts: list[list[float]] = [[], [], []]
+        for sample in self.samples:
+            parts[min(2, int((sample.mono_s - start_s) / third_s))].append(sample.value)
+        means: list[float] = []
+        for part in parts:
+            means.append(sum(part) / len(part) if part else means[-1])
+        return means[0], means[1], means[2]
+
+
+class SeriesBook:
+    """Samples by name, kept for the window that is asked for; safe across threads."""
+
+    def __init__(self) -> None:
+        """Start with no samples."""
+        self._lock = threading.Lock()
+        self._samples: dict[str, deque[Sample]] = {}
+
+    def record(self, name: str, value: float, now_mono_s: float, window_s: float) -> Series:
+        """Add a sample; what is known of the last `window_s` seconds. Time that goes back starts anew."""
+        with self._lock:
+            samples = self._samples.setdefault(name, deque(maxlen=MOST_SAMPLES))
+            if samples and now_mono_s < samples[-1].mono_s:
+                samples.clear()
+            if samples and now_mono_s == samples[-1].mono_s:
+                samples.pop()
+            samples.append(Sample(now_mono_s, value))
+            while samples[0].mono_s < now_mono_s - window_s:
+                samples.popleft()
+            return Series(name, tuple(samples))
