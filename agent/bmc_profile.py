@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agent.profile_types import Part, PathText
+
+_NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 
 
 class RedfishEndpoint(Part):
     """A Redfish service; TLS is verified unless `tls_verify` says otherwise."""
 
-    url: str = Field(description="Base URL, e.g. https://bmc-17.example", pattern=r"^https?://[^/\s]+/?$")
+    url: str = Field(description="Base URL, e.g. https://bmc-17.example", pattern=r"^https?://[^/\s@?#]+/?$")
     credentials_file: PathText | None = Field(
         None, description="File with `username: ...` and `password: ...`, mode 0600 or 0400; unset = none"
     )
@@ -20,16 +24,72 @@ class RedfishEndpoint(Part):
     tls_verify: bool = Field(True, description="false = accept any certificate (told at every check)")
     deadline_s: float = Field(10.0, description="Seconds that one request may take", gt=0, le=120)
 
+    @model_validator(mode="after")
+    def _no_secret_in_the_clear(self) -> RedfishEndpoint:
+        problem = plain_http_problem(self)
+        if problem:
+            raise ValueError(problem)
+        return self
 
-class Cooling(Part):
-    """What coolant and air must be; numbers that are unset are not compared."""
+
+def plain_http_problem(endpoint: RedfishEndpoint) -> str | None:
+    """Why this endpoint may not be asked over plain HTTP; None for HTTPS and for this machine itself.
+
+    Credentials go over HTTP to loopback only; without credentials, `tls_verify: false` must own up to it.
+    """
+    parts = urlsplit(endpoint.url)
+    if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
+        return None
+    if endpoint.credentials_file is not None:
+        return "credentials are never sent over plain http; use https"
+    if endpoint.tls_verify:
+        return "plain http proves nothing about who answers; use https, or say `tls_verify: false`"
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Coolant(Part):
+    """What coolant must be at the place where it is measured; numbers that are unset are not compared."""
 
     inlet_max_c: float | None = Field(None, description="Warmest coolant at the inlet in degrees C")
     outlet_max_c: float | None = Field(None, description="Warmest coolant at the outlet in degrees C")
     delta_max_c: float | None = Field(None, description="Largest outlet minus inlet in degrees C", gt=0)
     flow_min_l_per_min: float | None = Field(None, description="Least coolant flow in litres a minute", gt=0)
+
+
+class CoolingUnit(RedfishEndpoint, Coolant):
+    """A cooling unit's own service and what its secondary loop must be."""
+
+    inlet_max_c: float | None = Field(
+        None, description="Warmest coolant that the unit may supply in degrees C; unset = that of the node"
+    )
+    outlet_max_c: float | None = Field(
+        None, description="Warmest coolant that may return to the unit in degrees C; unset = that of the node"
+    )
+    delta_max_c: float | None = Field(
+        None, description="Largest return minus supply in degrees C; unset = that of the node", gt=0
+    )
+    flow_min_l_per_min: float | None = Field(
+        None, description="Least flow of the unit's secondary loop in litres a minute", gt=0
+    )
+
+
+class Cooling(Coolant):
+    """What coolant and air must be at the node."""
+
     air_inlet_max_c: float | None = Field(None, description="Warmest air at the inlet in degrees C")
-    units: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")], RedfishEndpoint] = Field(
+    leak_detection: bool = Field(
+        False, description="The BMC must report leak detectors; false = judged where it reports some"
+    )
+    units: dict[Annotated[str, Field(pattern=_NAME)], CoolingUnit] = Field(
         default_factory=dict, description="Cooling units (CDUs) with a Redfish service of their own, by name"
     )
 
@@ -47,4 +107,10 @@ class Bmc(Part):
         description="Least firmware version by inventory id (`*` matches), e.g. HGX_FW_NVSwitch_*: 96.10.6D",
     )
     power_state: bool = Field(True, description="The system must report power On; false = not compared")
+    power_max_w: float | None = Field(
+        None, description="Largest power draw of the node in W; unset = not compared", gt=0
+    )
     cooling: Cooling = Field(default_factory=Cooling, description="Coolant and air")
+    pdus: dict[Annotated[str, Field(pattern=_NAME)], RedfishEndpoint] = Field(
+        default_factory=dict, description="Rack PDUs with a Redfish service of their own, by name"
+    )

@@ -14,6 +14,7 @@ from agent.sources.kmsg import KmsgFollower
 from agent.sources.net_events import LinkFollower
 from agent.sources.netlink import LiveNet
 from agent.sources.nvml import NvmlProcess
+from agent.sources.redfish import RedfishClient
 
 NVML_DEADLINE_S = 2.0
 
@@ -27,6 +28,7 @@ class LiveSources:
         self._nvml = NvmlProcess(deadline_s=NVML_DEADLINE_S)
         self._kmsg = KmsgFollower(clock, on_event=on_event, path=root / "dev/kmsg")
         self._links = LinkFollower(on_event) if on_event else None
+        self._redfish = RedfishClient()
         self.sources = Sources(
             clock=clock,
             tree=SysTree(root),
@@ -34,6 +36,7 @@ class LiveSources:
             net=LiveNet(),
             kmsg=self._kmsg,
             engines=EngineBoard(on_event),
+            bmc=self._redfish,
         )
 
     def start(self) -> None:
@@ -43,11 +46,12 @@ class LiveSources:
             self._links.start()
 
     def close(self) -> None:
-        """Stop the followers and the NVML process."""
+        """Stop the followers, the NVML process and the BMC sessions."""
         if self._links:
             self._links.close()
         self._kmsg.close()
         self._nvml.close()
+        self._redfish.close()
 
 
 def live_sources(
