@@ -116,6 +116,16 @@ def _gpu(slot: int) -> dict[str, Any]:
     }
 
 
+def _pci_files(device: str) -> dict[str, Any]:
+    """What a GPU's PCI device shows besides vendor and class: configuration space and AER counters."""
+    return {
+        f"{device}/config": {"hex": "de10352346051000"},
+        f"{device}/aer_dev_correctable": "RxErr 33\nBadTLP 37\nBadDLLP 2\nTOTAL_ERR_COR 72",
+        f"{device}/aer_dev_nonfatal": "Undefined 0\nTOTAL_ERR_NONFATAL 0",
+        f"{device}/aer_dev_fatal": "Undefined 0\nTOTAL_ERR_FATAL 0",
+    }
+
+
 def _serving(name: str) -> dict[str, Any]:
     return {
         "phase": "warm",
