@@ -10,16 +10,21 @@ import re
 from pathlib import Path
 
 from agent.errors import DeviceAbsent, ParseError, SourceError, SourceUnavailable
+from agent.sources.fs_kept import KeptFiles
 
 #: A device that is pulled while its attribute is read answers ENODEV or ENXIO rather than ENOENT.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ENAMETOOLONG})
 _LIMIT_B = 1 << 20
+#: Only here does one read from offset 0 give the value of now, and is a lost device an error of the read.
+_KEPT_UNDER = "sys/"
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 
 
 def parse_integer(text: str, path: str) -> int:
     """A decimal or 0x number as sysfs writes it. Raises ParseError naming the path."""
+    if len(text) <= 20 and text.isascii() and text.isdigit():
+        return int(text)
     if _DECIMAL.fullmatch(text):
         return int(text)
     if _HEX.fullmatch(text):
@@ -33,14 +38,27 @@ def is_plain_path(path: str) -> bool:
 
 
 class SysTree:
-    """Files under one root; nothing is cached, every call reads."""
+    """Files under one root. Every call reads, no value is cached; files of sysfs read often stay open."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        """Take every path as relative to `root`."""
+    def __init__(self, root: Path = Path("/"), *, most_kept: int | None = None) -> None:
+        """Take every path as relative to `root`; keep at most `most_kept` files open (unset: see fs_kept)."""
         self._root = root
+        self._kept = KeptFiles(root, most_kept)
 
     def text(self, path: str) -> str:
         """The file's text, stripped. Raises DeviceAbsent, SourceUnavailable, ParseError."""
+        data = self._kept.read(path)
+        if data is None:
+            data = self.data(path)
+            if path.startswith(_KEPT_UNDER):
+                self._kept.offer(path, len(data))
+        try:
+            return data.decode().strip()
+        except UnicodeDecodeError as cause:
+            raise ParseError(f"/{path} is not text") from cause
+
+    def data(self, path: str) -> bytes:
+        """The file's bytes, 1 MiB at most. Raises DeviceAbsent, SourceUnavailable, ParseError."""
         try:
             with self._full(path).open("rb") as file:
                 data = file.read(_LIMIT_B + 1)
@@ -48,10 +66,11 @@ class SysTree:
             raise _source_error(path, cause) from cause
         if len(data) > _LIMIT_B:
             raise ParseError(f"/{path} is longer than {_LIMIT_B} bytes")
-        try:
-            return data.decode().strip()
-        except UnicodeDecodeError as cause:
-            raise ParseError(f"/{path} is not text") from cause
+        return data
+
+    def close(self) -> None:
+        """Let go of the files that are kept open; reading goes on to work."""
+        self._kept.close()
 
     def integer(self, path: str) -> int:
         """The file's text as a decimal or 0x number. Raises ParseError besides."""
