@@ -58,6 +58,12 @@ def _count(opened: socket.socket, netdev: str) -> int:
     return int(count)
 
 
+def ethtool_command(netdev: str, command: bytes, answer_b: int) -> bytes:
+    """One command on a socket of its own; the answer begins with the command. Raises SourceErrors."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as opened:
+        return _call(opened, netdev, command, answer_b)
+
+
 def _call(opened: socket.socket, netdev: str, command: bytes, payload_b: int) -> bytes:
     """One ioctl; the buffer after it, without the slack."""
     buffer = ctypes.create_string_buffer(command, len(command) + payload_b + _SLACK * _NAME_B)

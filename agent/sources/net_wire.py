@@ -89,9 +89,9 @@ def error_number(data: bytes) -> int:
     return -number
 
 
-def open_socket(groups: int = 0) -> socket.socket:
-    """A bound NETLINK_ROUTE socket with a deadline. Raises OSError."""
-    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+def open_socket(groups: int = 0, family: int = socket.NETLINK_ROUTE) -> socket.socket:
+    """A bound netlink socket with a deadline. Raises OSError."""
+    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, family)
     try:
         opened.bind((0, groups))
         opened.settimeout(DEADLINE_S)
@@ -101,14 +101,14 @@ def open_socket(groups: int = 0) -> socket.socket:
     return opened
 
 
-def ask(what: str, request: bytes) -> bytes:
+def ask(what: str, request: bytes, family: int = socket.NETLINK_ROUTE) -> bytes:
     """Send one request that has one answer. Raises SourceErrors.
 
     A socket for each request costs 20 us and spares every kind of shared state between threads.
     """
     _length, _kind, _flags, sequence, _port = HEADER.unpack_from(request)
     try:
-        with open_socket() as opened:
+        with open_socket(family=family) as opened:
             opened.send(request)
             return _answer(what, opened.recv(_RECEIVE_B), sequence)
     except TimeoutError as cause:

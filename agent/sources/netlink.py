@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.sources import DcbInfo, LinkInfo
+from agent.sources import DcbInfo, DriverInfo, LinkInfo, ModuleInfo, PauseInfo
 from agent.sources.net_dcb import read_dcb
+from agent.sources.net_driver import read_driver, read_pause
+from agent.sources.net_eeprom import read_module
 from agent.sources.net_ethtool import read_stats
 from agent.sources.net_link import read_link
 
@@ -24,3 +26,15 @@ class LiveNet:
     def dcb(self, netdev: str) -> DcbInfo:
         """DCB state. Raises DeviceAbsent, NotSupported."""
         return read_dcb(netdev)
+
+    def driver(self, netdev: str) -> DriverInfo:
+        """Driver and firmware. Raises DeviceAbsent, NotSupported."""
+        return read_driver(netdev)
+
+    def pause(self, netdev: str) -> PauseInfo:
+        """Global pause. Raises DeviceAbsent, NotSupported."""
+        return read_pause(netdev)
+
+    def module(self, netdev: str) -> ModuleInfo:
+        """The plugged module. Raises NotSupported, SourceUnavailable without CAP_NET_ADMIN."""
+        return read_module(netdev)

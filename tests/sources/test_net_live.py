@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.errors import DeviceAbsent, NotSupported
+from agent.errors import DeviceAbsent, NotSupported, SourceUnavailable
 from agent.sources.net_events import LinkFollower
 from agent.sources.netlink import LiveNet
 
@@ -26,9 +26,18 @@ def test_loopback_has_no_statistics_and_no_dcb() -> None:
         NET.dcb("lo")
 
 
+def test_loopback_has_no_driver_no_pause_and_no_module() -> None:
+    for read in (NET.driver, NET.pause):
+        with pytest.raises(NotSupported):
+            read("lo")
+    # Without CAP_NET_ADMIN the kernel does not even say that there is no module.
+    with pytest.raises((NotSupported, SourceUnavailable)):
+        NET.module("lo")
+
+
 @pytest.mark.parametrize("name", ["nope0", "", "x" * 16, "a/b", "a\0b", "\udcff", "."])
 def test_no_such_interface(name: str) -> None:
-    for read in (NET.link, NET.ethtool_stats, NET.dcb):
+    for read in (NET.link, NET.ethtool_stats, NET.dcb, NET.driver, NET.pause, NET.module):
         with pytest.raises(DeviceAbsent):
             read(name)
 
