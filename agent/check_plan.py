@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ValidationError
 
-from agent.checks.registry import Check
+from agent.checks.registry import Check, ClearedBy
 from agent.errors import ConfigError
 from agent.hysteresis import Timings
 from agent.model import ServingClass
@@ -28,6 +28,8 @@ class CheckPlan:
     fail_for_s: float
     clear_for_s: float
     unknown_for_s: float
+    #: Its verdict is shown and gates nothing.
+    shadow: bool = False
 
     def timings(self, serving_class: ServingClass) -> Timings:
         """The hysteresis of a reading of this class."""
@@ -36,6 +38,7 @@ class CheckPlan:
             clear_for_s=self.clear_for_s,
             unknown_for_s=self.unknown_for_s,
             sticky=self.check.sticky,
+            reset_clears=ClearedBy.RESET in self.check.clears,
             immediate=serving_class is ServingClass.IMMEDIATE,
             unknown_blocks=self.check.unknown_blocks_admission,
         )
@@ -60,6 +63,7 @@ def plan_check(check: Check, profile: NodeProfile) -> CheckPlan:
         fail_for_s=_chosen(override.fail_for_s, check.fail_for_s),
         clear_for_s=_chosen(override.clear_for_s, check.clear_for_s),
         unknown_for_s=_chosen(override.unknown_for_s, check.unknown_for_s),
+        shadow=override.shadow,
     )
 
 

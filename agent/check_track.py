@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from agent.check_plan import CheckPlan
 from agent.check_run import Outcome, with_error
+from agent.checks.registry import ClearedBy
 from agent.class_run import LADDER, ClassRun, worse
 from agent.hysteresis import Confirmation, due_mono_s, step
 from agent.model import Finding, Result, ServingClass, Verdict
-
-_NOTE = " (note: "
+from agent.result_note import explained, is_news, unexplained
+from agent.track_memory import SubjectMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,8 @@ class ResultChange:
 
     before: Result | None
     after: Result
+    #: What a restarted agent must know of it beside the result.
+    memory: SubjectMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +52,25 @@ class _Subject:
     drift: bool = False
     #: The last reading was of a worse class than what is confirmed, and has not lasted yet.
     growing_worse: bool = False
+    #: How often its FAIL has been confirmed on this boot; a clear does not forget it.
+    times: int = 0
+
+
+def _no_part(_subject: str) -> str:
+    """Nobody knows which part a subject is."""
+    return ""
 
 
 class CheckTrack:
     """The memory of one check: hysteresis and expected subjects. Used from one thread."""
 
-    def __init__(self, plan: CheckPlan) -> None:
-        """Start with nothing known."""
+    def __init__(
+        self, plan: CheckPlan, profile_hash: str = "", part_of: Callable[[str], str] = _no_part
+    ) -> None:
+        """Start with nothing known; `part_of` names the part that a subject is now."""
         self.plan = plan
+        self._profile_hash = profile_hash
+        self._part_of = part_of
         self._subjects: dict[str, _Subject] = {}
         self._profile_is_new = False
 
@@ -69,15 +84,36 @@ class CheckTrack:
         """Whether the last reading of any subject was UNKNOWN."""
         return any(s.result.raw_verdict is Verdict.UNKNOWN for s in self._subjects.values())
 
-    def seed(self, result: Result) -> None:
-        """Take over a result of an earlier agent on the same boot; the next run replaces it."""
-        failed = result.verdict is Verdict.FAIL
+    def seed(
+        self, result: Result, memory: SubjectMemory | None = None, *, now_mono_s: float | None = None
+    ) -> None:
+        """Take over a result of an earlier agent on the same boot; the next run replaces it.
+
+        What was judged by another profile is taken over only where it stands against the node.
+        """
+        kept = memory or SubjectMemory(self._profile_hash)
+        same_profile = kept.profile_hash == self._profile_hash
+        if not same_profile and not kept.failed and result.verdict is not Verdict.FAIL:
+            return
+        valid_for_s = min(result.valid_for_s, self.plan.valid_for_s(serving=True))
+        fresh = now_mono_s is None or result.age_s(now_mono_s) <= valid_for_s
         self._subjects[result.subject] = _Subject(
-            result=replace(result, carried=True),
-            state=Confirmation(result.verdict, result.raw_verdict, failed=failed),
-            failing=_unexplained(result.finding) if failed else None,
+            result=replace(result, carried=True, shadow=self.plan.shadow, valid_for_s=valid_for_s),
+            state=kept.confirmation(result, fresh=fresh),
+            failing=unexplained(result.finding) if result.verdict is Verdict.FAIL or kept.drift else None,
+            run=kept.run if fresh else ClassRun(),
             expected=False,
+            drift=kept.drift and same_profile,
+            times=result.times,
         )
+
+    @property
+    def memories(self) -> dict[str, SubjectMemory]:
+        """By subject, what a restarted agent must know beside the results."""
+        return {name: self._memory(subject) for name, subject in self._subjects.items()}
+
+    def _memory(self, subject: _Subject) -> SubjectMemory:
+        return SubjectMemory.of(subject.state, subject.run, self._profile_hash, drift=subject.drift)
 
     def due_mono_s(self) -> float | None:
         """The earliest moment at which one more reading would change a verdict; None if none would."""
@@ -112,9 +148,12 @@ class CheckTrack:
         """No outcome: every subject, or `node` when there is none yet, reads UNKNOWN with this reason."""
         return self.absorb(Outcome((), reason), at)
 
-    def profile_changed(self, plan: CheckPlan, at: Moment) -> tuple[ResultChange, ...]:
+    def profile_changed(
+        self, plan: CheckPlan, at: Moment, profile_hash: str = ""
+    ) -> tuple[ResultChange, ...]:
         """Judge by another profile; what was judged by the old one is bridged while serving, else UNKNOWN."""
         self.plan = plan
+        self._profile_hash = profile_hash
         self._profile_is_new = True
         for subject in self._subjects.values():
             subject.expected = False
@@ -123,12 +162,22 @@ class CheckTrack:
         silent = self._subjects and not (at.serving and plan.unknown_for_s <= 0)
         return self.silence("the profile changed, not checked again yet", at) if silent else ()
 
-    def forget(self, subject: str | None) -> None:
-        """Drop the memory of one subject or all: the next reading counts as a first one, sticky or not."""
+    def forget(self, subject: str | None) -> list[str]:
+        """Drop the memory of one subject or all: the next reading counts as a first one, sticky or not.
+
+        Answers with the subjects whose sticky FAIL no operator can clear.
+        """
+        held = []
         for name, kept in self._subjects.items():
-            if subject is None or name == subject:
+            if subject is not None and name != subject:
+                continue
+            failed = kept.state is not None and kept.state.failed
+            if failed and self.plan.check.sticky and ClearedBy.OPERATOR not in self.plan.check.clears:
+                held.append(name)
+            else:
                 kept.state, kept.failing, kept.expected, kept.drift = None, None, False, False
                 kept.run, kept.growing_worse = ClassRun(), False
+        return held
 
     def _gone(self, name: str, at: Moment) -> ResultChange | None:
         """The check answered and did not report a subject that it reported before."""
@@ -147,19 +196,22 @@ class CheckTrack:
         subject = self._subjects.get(name)
         before = subject.result if subject is not None else None
         if subject is None or self.plan.skip_reason is not None:
-            subject = _Subject(_blank(self.plan, finding, at), None, expected=own, placeholder=not own)
+            times = subject.times if subject is not None else 0
+            blank = _blank(self.plan, finding, at)
+            subject = _Subject(blank, None, expected=own, placeholder=not own, times=times)
             self._subjects[name] = subject
         elif own:
             subject.expected, subject.placeholder = True, False
         self._note_drift(subject, finding, at)
-        reading_class = finding.serving_class or self.plan.serving_class
-        subject.state = step(
-            subject.state, finding.verdict, self.plan.timings(reading_class), at.mono_s, serving=at.serving
-        )
+        known_failed = subject.state is not None and subject.state.failed
+        timings = self.plan.timings(self._class_of(finding))
+        subject.state = step(subject.state, finding.verdict, timings, at.mono_s, serving=at.serving)
+        subject.times += int(subject.state.failed and not known_failed)
         self._note_run(subject, finding, at)
         self._keep_failing(subject, finding, at)
         subject.result = self._result(subject, finding, before, at)
-        return ResultChange(before, subject.result) if _is_news(before, subject.result, triggered) else None
+        news = is_news(before, subject.result, triggered=triggered)
+        return ResultChange(before, subject.result, self._memory(subject)) if news else None
 
     def _note_drift(self, subject: _Subject, finding: Finding, at: Moment) -> None:
         """What was good by the old profile and fails by the new one has drifted, it has not broken."""
@@ -214,18 +266,23 @@ class CheckTrack:
         state = subject.state
         assert state is not None
         rests_on = (subject.failing or finding) if state.verdict is Verdict.FAIL else finding
-        serving_class = rests_on.serving_class or self.plan.serving_class
+        # Drift is a warning while an engine serves; its last reading, FAIL, blocks the next launch.
+        drifted = subject.drift and at.serving and state.verdict is state.raw is Verdict.FAIL
+        verdict = Verdict.WARN if drifted else state.verdict
         bridged = state.raw is Verdict.UNKNOWN and state.verdict is not Verdict.UNKNOWN and before is not None
-        same = before is not None and before.verdict is state.verdict
+        same = before is not None and before.verdict is verdict
         return Result(
             check=self.plan.check.id,
-            finding=_explained(rests_on, state, self.plan),
-            verdict=state.verdict,
+            finding=explained(rests_on, state, self.plan, drift=drifted),
+            verdict=verdict,
             raw_verdict=state.raw,
-            serving_class=ServingClass.INFO if subject.drift else serving_class,
+            serving_class=ServingClass.INFO if subject.drift else self._class_of(rests_on),
             measured_mono_s=before.measured_mono_s if bridged and before is not None else at.mono_s,
             first_seen_s=before.first_seen_s if same and before is not None else at.wall_s,
             valid_for_s=self.plan.valid_for_s(serving=at.serving),
+            shadow=self.plan.shadow,
+            times=subject.times,
+            part=self._part_of(finding.subject),
             measures=finding.measures,
         )
 
@@ -234,38 +291,3 @@ def _blank(plan: CheckPlan, finding: Finding, at: Moment) -> Result:
     """A result to start from; replaced before anyone sees it."""
     nothing = Verdict.UNKNOWN
     return Result(plan.check.id, finding, nothing, nothing, plan.serving_class, at.mono_s, at.wall_s, 0.0)
-
-
-def _explained(finding: Finding, state: Confirmation, plan: CheckPlan) -> Finding:
-    """The finding, with a word on why verdict and last reading differ when they do."""
-    if state.verdict is state.raw:
-        return finding
-    if state.verdict is Verdict.FAIL:
-        end = "until cleared by an operator" if plan.check.sticky else f"until {plan.clear_for_s:g} s of PASS"
-        note = f"last reading {state.raw}, held {end}"
-    elif state.raw is Verdict.FAIL:
-        note = f"not confirmed before {plan.fail_for_s:g} s"
-    else:
-        note = f"{state.verdict} held for up to {plan.unknown_for_s:g} s"
-    return replace(finding, summary=f"{finding.summary}{_NOTE}{note})")
-
-
-def _unexplained(finding: Finding) -> Finding:
-    """The finding as the check made it."""
-    return replace(finding, summary=finding.summary.partition(_NOTE)[0])
-
-
-def _is_news(before: Result | None, after: Result, triggered: bool) -> bool:
-    """Whether the journal should keep this; moving numbers are no news unless an event brought them."""
-    if before is None:
-        return True
-    if (before.verdict, before.raw_verdict, before.serving_class) != (
-        after.verdict,
-        after.raw_verdict,
-        after.serving_class,
-    ):
-        return True
-    if before.finding.action != after.finding.action:
-        return True
-    bad = after.raw_verdict in (Verdict.FAIL, Verdict.WARN)
-    return triggered and bad and before.finding.summary != after.finding.summary

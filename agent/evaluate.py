@@ -7,9 +7,19 @@ the profile does not have all block.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.checks.registry import Check
+from agent.effect import (
+    ENGINE_HEALTH,
+    admission_verdict,
+    blocks_admission,
+    concerns,
+    current,
+    is_shadow,
+    is_stale,
+    serving_effect,
+)
 from agent.model import (
     NO_ACTION,
     WORST_FIRST,
@@ -24,10 +34,7 @@ from agent.model import (
 )
 from agent.node_profile import Engine, NodeProfile
 
-#: The check whose missing evidence closes a serving gate: nothing else says that the engine itself answers.
-ENGINE_HEALTH = "engine.health"
-#: Evidence newer than now by more than this many seconds was not read on this boot.
-FUTURE_S = 1.0
+__all__ = ["Blocker", "Judgement", "is_stale", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,8 @@ class Blocker:
     verdict: Verdict
     summary: str
     action: Action = NO_ACTION
+    #: What it rests on, for whoever explains it; a reason that is no check's has none.
+    result: Result | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,101 +78,43 @@ def judge(
     if settings is None:
         text = f"engine {engine} is not in the profile"
         return Judgement((Blocker("profile", f"engine:{engine}", Verdict.UNKNOWN, text),))
-    concerned = [
-        (checks[result.check], result)
-        for result in snapshot.results.values()
-        if result.check in checks and _concerns(result.subject, engine, settings)
-    ]
-    admission = [
-        _blocker(result, _admission_verdict(result, now_mono_s))
-        for check, result in concerned
-        if _blocks_admission(check, result, now_mono_s)
-    ]
-    serving = _serving(concerned, engine, settings, checks, now_mono_s)
+    shadowed = frozenset(id_ for id_ in checks if is_shadow(profile, id_))
+    admission: list[Blocker] = []
+    serving: dict[ServingClass, list[Blocker]] = {each: [] for each in ServingClass}
+    for result in snapshot.results.values():
+        check = checks.get(result.check)
+        if check is None or not concerns(result.subject, engine, settings):
+            continue
+        shadow = check.id in shadowed
+        if blocks_admission(check, result, now_mono_s, shadow=shadow):
+            admission.append(_blocker(result, admission_verdict(result, now_mono_s)))
+        effect = serving_effect(check, result, settings, now_mono_s, shadow=shadow)
+        if effect is not None:
+            serving[effect].append(_blocker(result, current(result, now_mono_s)))
+    if ENGINE_HEALTH not in shadowed and (silent := _silent_engine(snapshot, engine, checks)):
+        serving[ServingClass.IMMEDIATE].append(silent)
+    admitting = {id_: check for id_, check in checks.items() if id_ not in shadowed}
     return Judgement(
         admission_blockers=_worst_first(admission),
         immediate=_worst_first(serving[ServingClass.IMMEDIATE]),
         hard=_worst_first(serving[ServingClass.HARD]),
         soft=_worst_first(serving[ServingClass.SOFT]),
-        missing=tuple(_missing(snapshot, engine, settings, checks)),
+        missing=tuple(_missing(snapshot, engine, settings, admitting)),
         info=_worst_first(serving[ServingClass.INFO]),
     )
 
 
-def is_stale(result: Result, now_mono_s: float) -> bool:
-    """Whether the evidence is too old to count, or claims to be from the future."""
-    return result.age_s(now_mono_s) > result.valid_for_s or result.measured_mono_s > now_mono_s + FUTURE_S
-
-
-def _concerns(subject: str, engine: str, settings: Engine) -> bool:
-    """Whether a subject matters to this engine; the node and its NIC ports matter to all."""
-    slot = gpu_slot_of(subject)
-    if slot is not None:
-        return slot in settings.gpus
-    named = engine_of(subject)
-    return named is None or named == engine
-
-
-def _is_waived(check: Check, result: Result) -> bool:
-    return result.waived and check.waivable
-
-
-def _current(result: Result, now_mono_s: float) -> Verdict:
-    """The confirmed verdict as it counts now. An old FAIL stays one: time heals nothing."""
-    if result.verdict is not Verdict.FAIL and is_stale(result, now_mono_s):
-        return Verdict.UNKNOWN
-    return result.verdict
-
-
-def _admission_verdict(result: Result, now_mono_s: float) -> Verdict:
-    """The worse of verdict and last reading: hysteresis protects serving engines, it opens no gate."""
-    return min(_current(result, now_mono_s), result.raw_verdict, key=WORST_FIRST.index)
-
-
-def _blocks_admission(check: Check, result: Result, now_mono_s: float) -> bool:
-    if Phase.ADMISSION not in check.phases or _is_waived(check, result):
-        return False
-    verdict = _admission_verdict(result, now_mono_s)
-    return verdict is Verdict.FAIL or (verdict is Verdict.UNKNOWN and check.unknown_blocks_admission)
-
-
-def _serving(
-    concerned: list[tuple[Check, Result]],
-    engine: str,
-    settings: Engine,
-    checks: Mapping[str, Check],
-    now_mono_s: float,
-) -> dict[ServingClass, list[Blocker]]:
-    """What closes, degrades or merely informs while serving, by class."""
-    by_class: dict[ServingClass, list[Blocker]] = {each: [] for each in ServingClass}
-    for check, result in concerned:
-        if Phase.SERVING not in check.phases or _is_waived(check, result):
-            continue
-        verdict = _current(result, now_mono_s)
-        effect = _effect(check, result, verdict, settings)
-        if effect is not None:
-            by_class[effect].append(_blocker(result, verdict))
-    subject = f"engine:{engine}"
-    health = [result for check, result in concerned if check.id == ENGINE_HEALTH]
-    spoken = any(result.subject == subject or result.verdict is Verdict.SKIP for result in health)
-    if ENGINE_HEALTH in checks and not spoken:
-        silent = Blocker(ENGINE_HEALTH, subject, Verdict.UNKNOWN, "nothing is known of the engine yet")
-        by_class[ServingClass.IMMEDIATE].append(silent)
-    return by_class
-
-
-def _effect(check: Check, result: Result, verdict: Verdict, settings: Engine) -> ServingClass | None:
-    """What one result does to a serving gate, None for nothing at all."""
-    if verdict in (Verdict.PASS, Verdict.SKIP):
+def _silent_engine(snapshot: Snapshot, engine: str, checks: Mapping[str, Check]) -> Blocker | None:
+    """The reason against an engine of which nothing is known yet."""
+    if ENGINE_HEALTH not in checks:
         return None
-    if verdict is Verdict.WARN or (check.network and not settings.launch.rdma):
-        return ServingClass.INFO
-    if verdict is Verdict.FAIL:
-        return result.serving_class
-    if check.id == ENGINE_HEALTH:
-        return ServingClass.IMMEDIATE
-    closes = result.serving_class in (ServingClass.IMMEDIATE, ServingClass.HARD)
-    return ServingClass.SOFT if closes else ServingClass.INFO
+    subject = f"engine:{engine}"
+    if (ENGINE_HEALTH, subject) in snapshot.results:
+        return None
+    node = snapshot.results.get((ENGINE_HEALTH, "node"))
+    if node is not None and node.verdict is Verdict.SKIP:
+        return None
+    return Blocker(ENGINE_HEALTH, subject, Verdict.UNKNOWN, "nothing is known of the engine yet")
 
 
 def _missing(snapshot: Snapshot, engine: str, settings: Engine, checks: Mapping[str, Check]) -> Iterator[str]:
@@ -200,7 +151,7 @@ def _blocker(result: Result, verdict: Verdict) -> Blocker:
     summary = finding.summary
     if verdict is Verdict.UNKNOWN and Verdict.UNKNOWN not in (result.verdict, result.raw_verdict):
         summary = f"no fresh evidence; last: {summary}"
-    return Blocker(result.check, result.subject, verdict, summary, finding.action)
+    return Blocker(result.check, result.subject, verdict, summary, finding.action, result)
 
 
 def _worst_first(blockers: list[Blocker]) -> tuple[Blocker, ...]:

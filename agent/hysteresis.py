@@ -4,7 +4,8 @@ The rules, for one subject of one check:
 
 - FAIL counts at once before serving and for the immediate class; while serving it needs two readings that are
   at least `fail_for_s` apart, with no PASS between them.
-- A confirmed FAIL ends after `clear_for_s` of PASS or WARN without a break; a sticky one not by itself.
+- A confirmed FAIL ends after `clear_for_s` of PASS or WARN without a break; a sticky one not by itself,
+  unless its check sees the reset that ends it.
 - UNKNOWN counts at once before serving; while serving the last confirmed verdict holds for `unknown_for_s`.
   It ends no run of FAILs and breaks every run of PASSes: missing evidence is no sign of recovery.
 """
@@ -25,8 +26,15 @@ class Timings:
     unknown_for_s: float
     sticky: bool = False
     immediate: bool = False
+    #: A sticky FAIL ends by PASSes after all: the check itself sees the reset that they follow.
+    reset_clears: bool = False
     #: Whether an UNKNOWN blocks admission. If not, a FAIL outlives its evidence: losing it must open no gate.
     unknown_blocks: bool = True
+
+    @property
+    def held(self) -> bool:
+        """Whether no run of PASSes ends a confirmed FAIL."""
+        return self.sticky and not self.reset_clears
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,7 @@ def due_mono_s(state: Confirmation, timings: Timings) -> float | None:
     if state.raw is Verdict.UNKNOWN:
         held = state.verdict is not Verdict.UNKNOWN and not _outlives_evidence(state, timings)
         return (state.unknown_since_mono_s or 0.0) + timings.unknown_for_s if held else None
-    if state.failed and not timings.sticky and state.clear_since_mono_s is not None:
+    if state.failed and not timings.held and state.clear_since_mono_s is not None:
         return state.clear_since_mono_s + timings.clear_for_s
     return None
 
@@ -96,7 +104,7 @@ def _good(state: Confirmation | None, raw: Verdict, timings: Timings, now_mono_s
         return Confirmation(raw, raw)
     since = now_mono_s if state.clear_since_mono_s is None else state.clear_since_mono_s
     cleared = raw is Verdict.SKIP or now_mono_s - since >= timings.clear_for_s
-    if cleared and not timings.sticky:
+    if cleared and not timings.held:
         return Confirmation(raw, raw)
     return Confirmation(Verdict.FAIL, raw, clear_since_mono_s=since, failed=True)
 

@@ -163,6 +163,8 @@ class Result:
     shadow: bool = False
     #: How often a FAIL of it has been confirmed on this boot, the current one included.
     times: int = 0
+    #: The part that the subject was at this reading: a GPU's UUID, a NIC's serial; empty if none is known.
+    part: str = ""
     #: Of the last reading, also while `finding` is an earlier one that is held; not kept in the journal.
     measures: tuple[Measure, ...] = ()
 

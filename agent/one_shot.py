@@ -213,6 +213,8 @@ def _result(plan: CheckPlan, finding: Finding, mono_s: float, wall_s: float) -> 
         measured_mono_s=mono_s,
         first_seen_s=wall_s,
         valid_for_s=plan.valid_for_s(serving=False),
+        shadow=plan.shadow,
+        times=int(finding.verdict is Verdict.FAIL),
     )
 
 

@@ -194,16 +194,16 @@ def test_after_a_new_profile_old_verdicts_do_not_admit_and_vanished_subjects_go(
 
 
 @pytest.mark.parametrize(
-    ("check", "expected"),
+    ("check", "verdict", "expected"),
     [
-        ({}, ServingClass.INFO),
-        ({"sticky": True}, ServingClass.HARD),
-        ({"waivable": False}, ServingClass.HARD),
-        ({"serving_class": ServingClass.IMMEDIATE}, ServingClass.IMMEDIATE),
+        ({}, W, ServingClass.INFO),
+        ({"sticky": True}, F, ServingClass.HARD),
+        ({"waivable": False}, F, ServingClass.HARD),
+        ({"serving_class": ServingClass.IMMEDIATE}, F, ServingClass.IMMEDIATE),
     ],
 )
-def test_drift_by_a_new_profile_gates_the_next_launch_only(
-    check: dict[str, Any], expected: ServingClass
+def test_drift_by_a_new_profile_warns_a_serving_engine_and_gates_the_next_launch(
+    check: dict[str, Any], verdict: Verdict, expected: ServingClass
 ) -> None:
     desk = Desk(serving=True, **check)
     desk.say(gpu0=P)
@@ -211,9 +211,12 @@ def test_drift_by_a_new_profile_gates_the_next_launch_only(
     assert desk.verdicts == {"gpu0": P}  # bridged
     desk.say(gpu0=F)
     (drifted,) = desk.track.results
-    assert (drifted.verdict, drifted.serving_class) == (F, expected)
+    assert (drifted.verdict, drifted.raw_verdict, drifted.serving_class) == (verdict, F, expected)
     desk.say(gpu0=F)
     assert desk.track.results[0].serving_class is expected
+    desk.serving = False
+    desk.say(gpu0=F)
+    assert desk.verdicts == {"gpu0": F}
 
 
 def test_a_failure_after_the_drift_was_repaired_is_a_fault_again() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agent.checks.registry import Check, Limits
+from agent.checks.registry import Check, ClearedBy, Limits
 from agent.model import NO_ACTION, Finding, Phase, Result, ServingClass, Snapshot, Verdict
 from agent.node_profile import CheckOverride, Engine, Fabric, FabricKind, Gpus, Launch, NodeProfile, Nvlink
 from agent.profile_loader import LoadedProfile
@@ -69,6 +69,8 @@ def make_check(
         unknown_blocks_admission=True, sticky=False, clears=frozenset(), network=False, waivable=True, needs_interval_s=0.0,
         triggers=frozenset(), skip=None, action=NO_ACTION, source="a test",
     )  # fmt: skip
+    if changes.get("sticky"):
+        changes.setdefault("clears", frozenset({ClearedBy.REBOOT, ClearedBy.OPERATOR}))
     return replace(base, **changes)
 
 
