@@ -37,7 +37,9 @@ def _process(pid: int, name: str, cpus: str, nodes: str) -> dict[str, Any]:
 
 def engine_files() -> dict[str, Any]:
     """Their procfs files, and the CPUs of the NUMA nodes."""
-    files = {f"sys/devices/system/node/node{node}/cpulist": cpus for node, cpus in enumerate(CPUS)}
+    memory = ("MemTotal: 2113929216 kB", "MemFree: 1800000000 kB", "MemAvailable: 1900000000 kB")
+    files: dict[str, Any] = {"proc/meminfo": "\n".join(memory)}
+    files |= {f"sys/devices/system/node/node{node}/cpulist": cpus for node, cpus in enumerate(CPUS)}
     for name, slots in SLOTS.items():
         files |= _process(MAIN[name], "vllm", "0-95", "0-1")
         for slot in slots:
