@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.errors import NotSupported, ParseError
 from agent.sources import ModuleInfo
@@ -78,16 +78,16 @@ def _half(data: bytes, base: int) -> _Half:
 
 def _sff8636(kind: str, lower: _Half, upper: _Half) -> ModuleInfo:
     copper = upper.byte(147) >> 4 >= 0xA
-    named = {
-        "kind": f"{kind} {'copper' if copper else 'optical'}",
-        "vendor": upper.text(148, 16),
-        "part_number": upper.text(168, 16),
-        "serial": upper.text(196, 16),
-    }
+    named = ModuleInfo(
+        kind=f"{kind} {'copper' if copper else 'optical'}",
+        vendor=upper.text(148, 16),
+        part_number=upper.text(168, 16),
+        serial=upper.text(196, 16),
+    )
     if copper or lower.byte(2) & 1:  # copper has no sensors; bit 0: its readings are not ready
-        return ModuleInfo(**named)
-    return ModuleInfo(
-        **named,
+        return named
+    return replace(
+        named,
         temperature_c=lower.temperature_c(22),
         rx_power_mw=lower.powers_mw(_SFF_RX_POWER, _SFF_LANES),
         tx_power_mw=lower.powers_mw(_SFF_TX_POWER, _SFF_LANES),
@@ -115,23 +115,23 @@ def _cmis(kind: str, lower: _Half, read: Callable[[int], bytes]) -> ModuleInfo:
     upper = _half(read(0), _HALF_B)
     flat = bool(lower.byte(2) >> 7)  # one page only: a passive cable
     copper = flat or upper.byte(212) >= 0x0A
-    named = {
-        "kind": f"{kind} {'copper' if copper else 'optical'}",
-        "vendor": upper.text(129, 16),
-        "part_number": upper.text(148, 16),
-        "serial": upper.text(166, 16),
-    }
+    named = ModuleInfo(
+        kind=f"{kind} {'copper' if copper else 'optical'}",
+        vendor=upper.text(129, 16),
+        part_number=upper.text(148, 16),
+        serial=upper.text(166, 16),
+    )
     if flat:
-        return ModuleInfo(**named)
+        return named
     temperature_c = lower.temperature_c(14)
     alarms = [name for i, name in enumerate(_CMIS_MODULE_FLAGS) if lower.byte(9) >> i & 1]
     if copper:
-        return ModuleInfo(**named, temperature_c=temperature_c or None, alarms=tuple(alarms))
+        return replace(named, temperature_c=temperature_c or None, alarms=tuple(alarms))
     lanes = [lane for lane in range(_CMIS_LANES) if not upper.byte(210) >> lane & 1]
     page = _half(read(0x11), _HALF_B)
     rx, tx = (page.powers_mw(at, _CMIS_LANES) for at in (_CMIS_RX_POWER, _CMIS_TX_POWER))
-    return ModuleInfo(
-        **named,
+    return replace(
+        named,
         temperature_c=temperature_c,
         rx_power_mw=tuple(rx[lane] for lane in lanes),
         tx_power_mw=tuple(tx[lane] for lane in lanes),

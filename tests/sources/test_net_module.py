@@ -35,7 +35,7 @@ def reader(pages: dict[int, bytes]) -> Callable[[int], bytes]:
 
 def qsfp28(lower: dict[int, bytes] | None = None, *, technology: int = 0x00) -> dict[int, bytes]:
     below = {0: b"\x11", 22: struct.pack(">h", int(41.5 * 256))}
-    below |= {34: struct.pack(">4H", 8000, 8100, 8200, 7900), 50: struct.pack(">4H", 9000, 9000, 9000, 9000)}
+    below |= {34: struct.pack(">4H", 8000, 8100, 8200, 7900), 50: struct.pack(">4H", *[9000] * 4)}
     named = {
         147: bytes([technology]),
         148: b"NVIDIA          ",
@@ -127,7 +127,10 @@ def test_each_lane_flag_of_cmis(at: int, byte: int, alarms: tuple[str, ...]) -> 
     assert parse_module(reader(osfp(lanes={at: bytes([byte])}))).alarms == alarms
 
 
-@pytest.mark.parametrize(("bit", "alarm"), [(0, "temperature high alarm"), (2, "temperature high warning"), (5, "voltage low alarm")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bit", "alarm"),
+    [(0, "temperature high alarm"), (2, "temperature high warning"), (5, "voltage low alarm")],
+)
 def test_each_module_flag_of_cmis(bit: int, alarm: str) -> None:
     assert parse_module(reader(osfp({9: bytes([1 << bit])}))).alarms == (alarm,)
 
