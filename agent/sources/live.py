@@ -10,6 +10,7 @@ from agent.sources import Sources
 from agent.sources.clock import LiveClock
 from agent.sources.engine import EngineBoard
 from agent.sources.fs import SysTree
+from agent.sources.host import LiveHost
 from agent.sources.kmsg import KmsgFollower
 from agent.sources.net_events import LinkFollower
 from agent.sources.netlink import LiveNet
@@ -29,13 +30,15 @@ class LiveSources:
         self._kmsg = KmsgFollower(clock, on_event=on_event, path=root / "dev/kmsg")
         self._links = LinkFollower(on_event) if on_event else None
         self._redfish = RedfishClient()
+        self._tree = SysTree(root)
         self.sources = Sources(
             clock=clock,
-            tree=SysTree(root),
+            tree=self._tree,
             nvml=self._nvml,
             net=LiveNet(),
             kmsg=self._kmsg,
             engines=EngineBoard(on_event),
+            host=LiveHost(),
             bmc=self._redfish,
         )
 
@@ -46,12 +49,13 @@ class LiveSources:
             self._links.start()
 
     def close(self) -> None:
-        """Stop the followers, the NVML process and the BMC sessions."""
+        """Stop the followers, the NVML process and the BMC sessions; let go of files that were kept open."""
         if self._links:
             self._links.close()
         self._kmsg.close()
         self._nvml.close()
         self._redfish.close()
+        self._tree.close()
 
 
 def live_sources(
