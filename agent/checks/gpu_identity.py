@@ -1,7 +1,6 @@
-"""gpu.pins, gpu.model, host.driver: is it the right GPU in each slot, and the right driver?
+"""gpu.pins, gpu.model: is it the right GPU in each slot?
 
-NVML: nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3, nvmlDeviceGetName,
-nvmlSystemGetDriverVersion.
+NVML: nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3, nvmlDeviceGetName.
 """
 
 from __future__ import annotations
@@ -114,35 +113,3 @@ def gpu_model(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterat
         return Finding(slot.subject, verdict, text, gpu.name, profile.gpus.model, action=advice.MODEL)
 
     yield from judge_slots(slots(sources, profile), judge)
-
-
-def _no_driver(profile: NodeProfile) -> str | None:
-    return no_gpus(profile) or (None if profile.driver_version else "the profile names no driver version")
-
-
-@check(
-    "host.driver",
-    title="NVIDIA driver version",
-    source="nvmlSystemGetDriverVersion",
-    serving_class=ServingClass.SOFT,
-    period_s=60.0,
-    fail_for_s=60.0,
-    skip=_no_driver,
-    action=advice.play("gpu", "Install the driver of the profile (driver_version) and reboot the node."),
-)
-def host_driver(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
-    """The loaded driver must be the one of the profile."""
-    try:
-        version = sources.nvml.system().driver_version
-    except SourceError as cause:
-        yield unknown("node", cause)
-        return
-    if not version:
-        yield Finding("node", Verdict.UNKNOWN, "NVML gives no driver version")
-        return
-    same = version == profile.driver_version
-    text = f"driver {version}" if same else f"driver {version}, expected {profile.driver_version}"
-    repair = advice.play("gpu", f"Install driver {profile.driver_version} and reboot the node.")
-    yield Finding(
-        "node", Verdict.PASS if same else Verdict.FAIL, text, version, profile.driver_version, action=repair
-    )
