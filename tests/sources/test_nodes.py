@@ -10,10 +10,17 @@ import pytest
 import yaml
 from nodes import node_dir, profile_path
 
+from agent.checks.registry import load_all
+from agent.model import Verdict
 from agent.node_profile import NodeProfile
+from agent.one_shot import run_pass
 from agent.profile_loader import load_profile
+from agent.sources.node_folder import load_node_folder
 from agent.sources.replay import replay_sources
 
+FILLED_IN = ["b300-roce", "b300-x16", "gb10", "h20-roce", "h200-ib"]
+#: By node: the checks that neither pass nor skip there, with their verdict; its README explains each.
+EXPECTED: dict[str, dict[str, str]] = {"h200-roce": {}, **{name: {} for name in FILLED_IN}}
 TOOLS = Path(__file__).parents[1] / "nodes/tools"
 
 
@@ -53,11 +60,20 @@ def test_demo_node_is_what_its_builder_makes(tmp_path: Path, monkeypatch: pytest
     assert two == profile_path("h200-roce-two-engines").read_text()
 
 
+def test_filled_in_nodes_are_what_their_builder_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool("build_nodes", monkeypatch).main(tmp_path)
+    for name in FILLED_IN:
+        committed = {path: text for path, text in tree(node_dir(name)).items() if not made_by_hand(path)}
+        assert tree(tmp_path / name) == committed
+
+
 def profile_of(name: str) -> NodeProfile:
     return load_profile(profile_path(name)).profile
 
 
-@pytest.mark.parametrize("name", ["h200-roce", "h200-x1-capture", "h200-x2-capture"])
+@pytest.mark.parametrize("name", ["h200-roce", "h200-x1-capture", "h200-x2-capture", *FILLED_IN])
 def test_node_fits_its_profile(name: str) -> None:
     profile = profile_of(name)
     sources = replay_sources(node_dir(name), None).sources
@@ -69,6 +85,28 @@ def test_node_fits_its_profile(name: str) -> None:
             str(port.pci_bus_id)
         )
         assert sources.net.link(str(port.netdev)).mtu_bytes == port.mtu_bytes
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_every_check_passes_or_skips_on_a_healthy_node(name: str) -> None:
+    profile = load_profile(profile_path(name))
+    sources = replay_sources(node_dir(name), None).sources
+    report = run_pass(sources, profile, load_all(), phase=None, only=None, node=name, sample_s=0.05)
+    others: dict[str, str] = {}
+    for result in report.results:
+        if result.verdict not in (Verdict.PASS, Verdict.SKIP):
+            others.setdefault(result.check, f"{result.verdict}: {result.finding.summary}")
+    assert {check: text.partition(":")[0] for check, text in others.items()} == EXPECTED[name], others
+    readme = (node_dir(name) / "README.md").read_text()
+    assert [check for check in EXPECTED[name] if f"`{check}`" not in readme] == []
+
+
+@pytest.mark.parametrize("name", FILLED_IN)
+def test_filled_in_nodes_say_so(name: str) -> None:
+    folder = load_node_folder(node_dir(name))
+    assert folder.meta.simulated and folder.meta.filled_in
+    readme = (node_dir(name) / "README.md").read_text()
+    assert "SIMULATED" in readme and "known, from where" in readme
 
 
 def test_two_engines_split_the_node() -> None:

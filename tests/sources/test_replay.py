@@ -84,7 +84,7 @@ def test_demo_node_reads_in_every_source() -> None:
         for group in NvmlGroup:
             assert sources.nvml.read(str(gpu.uuid), group).values
     info = sources.net.dcb("eth7")
-    assert (info.pfc_on.index(True), dict(info.dscp_to_priority), info.trust) == (3, {26: 3}, "dscp")
+    assert (info.pfc_on.index(True), dict(info.dscp_to_priority), info.trust) == (3, {26: 3, 48: 6}, "dscp")
     assert sources.net.link("eth0").mtu_bytes == 9000
     assert sources.net.ethtool_stats("eth0")["rx_prio3_discards"] == 0
     assert sources.tree.text("sys/class/infiniband/mlx5_3/ports/1/state") == "4: ACTIVE"

@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import demo_nic
+import gpu_parts
+import host_parts
+import pci_parts
 import yaml
+from node_writer import write_json
 
 NODES = Path(__file__).parents[1]
 REPOSITORY = NODES.parents[1]
@@ -29,6 +33,7 @@ PAIRS = (
     ("ce", "d1"),
     ("dc", "df"),
 )
+NVSWITCH_BUSES = ("04", "05", "06", "07")
 CPUS = ("0-55,112-167", "56-111,168-223")
 BOOT_ID = "3e2b7a5c-8d41-4f6e-9b0a-6c1d52f7e908"
 KERNEL = "6.8.0-79-generic"
@@ -40,21 +45,17 @@ def main(target: Path = REPOSITORY) -> None:
     node = target / "agent/demo_nodes/h200-roce"
     node.mkdir(parents=True, exist_ok=True)
     (node / "node.yaml").write_text(yaml.safe_dump(META, sort_keys=False))
-    (node / "nvml.json").write_text(json.dumps(nvml(), indent=1) + "\n")
-    (node / "net.json").write_text(
-        json.dumps({f"eth{i}": demo_nic.netdev(i) for i in range(8)}, indent=1) + "\n"
+    write_json(node / "nvml.json", nvml(), depth=3)
+    write_json(
+        node / "net.json",
+        {f"eth{i}": demo_nic.netdev(i, f"0000:{PAIRS[i][0]}:00.0") for i in range(8)},
+        depth=2,
     )
     (node / "kmsg.txt").write_text("".join(f"{line}\n" for line in kernel_log()))
-    links: dict[str, str] = {}
-    files = system_files()
-    for i, (nic, gpu) in enumerate(PAIRS):
-        files |= gpu_files(i, gpu) | demo_nic.files(i, f"0000:{nic}:00.0", i // 4)
-        links |= pci_links(i, nic, gpu) | demo_nic.links(i, f"0000:{nic}:00.0")
-    for path, text in files.items():
-        file = node / "root" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{text}\n" if text else "")
-    (node / "links.json").write_text(json.dumps(links, indent=1) + "\n")
+    files, links = tree()
+    write_json(node / "tree.json", dict(sorted(files.items())), depth=1)
+    write_json(node / "links.json", dict(sorted(links.items())), depth=1)
+    write_json(node / "host.json", HOST, depth=2)
     (node / "README.md").write_text((Path(__file__).parent / "demo_readme.md").read_text())
     (node / "profile.yaml").write_text(profile(ONE_ENGINE))
     two = target / "tests/nodes/h200-roce-two-engines"
@@ -90,59 +91,48 @@ def nvml() -> dict[str, Any]:
         gpu["thermal"]["memory_temperature_c"] += warmer
         gpu["thermal"]["margin_c"] -= warmer
         gpu["power"]["draw_w"] = round(gpu["power"]["draw_w"] + 0.8 * warmer, 3)
+        gpu["power"] |= gpu_parts.event_times()
+        gpu["nvlink_ber"] = gpu_parts.no_ber()
+        numa_of = [slot // 4 for slot in range(8)]
+        gpu |= gpu_parts.later_groups(i, gpu_parts.topology(i, numa_of), gpu["power"]["max_sm_clock_mhz"])
         gpus.append(gpu)
     return {"system": {**one["system"], "device_count": 8}, "gpus": gpus}
 
 
-def gpu_files(i: int, bus: str) -> dict[str, str]:
-    base = f"sys/bus/pci/devices/0000:{bus}:00.0"
-    return {
-        f"{base}/class": "0x030200",
-        f"{base}/vendor": "0x10de",
-        f"{base}/device": "0x2335",
-        f"{base}/subsystem_vendor": "0x10de",
-        f"{base}/subsystem_device": "0x18bf",
-        f"{base}/current_link_speed": "32.0 GT/s PCIe",
-        f"{base}/current_link_width": "16",
-        f"{base}/max_link_speed": "32.0 GT/s PCIe",
-        f"{base}/max_link_width": "16",
-        f"{base}/numa_node": str(i // 4),
-        f"{base}/local_cpulist": CPUS[i // 4],
-        f"dev/nvidia{i}": "",
-    }
-
-
-def pci_links(i: int, nic: str, gpu: str) -> dict[str, str]:
-    """Both sit behind one switch, so their paths share all but the last two steps."""
-    low = int(nic, 16) - 3
-    switch = f"../../../devices/pci0000:{low:02x}/0000:{low:02x}:01.0/0000:{low + 1:02x}:00.0"
-    return {
-        f"sys/bus/pci/devices/0000:{nic}:00.0": f"{switch}/0000:{low + 2:02x}:00.0/0000:{nic}:00.0",
-        f"sys/bus/pci/devices/0000:{gpu}:00.0": f"{switch}/0000:{low + 2:02x}:02.0/0000:{gpu}:00.0",
-    }
-
-
-def system_files() -> dict[str, str]:
-    return {
-        "proc/cmdline": f"BOOT_IMAGE=/boot/vmlinuz-{KERNEL} root=/dev/md0 ro iommu=pt numa_balancing=disable",
-        "proc/sys/kernel/random/boot_id": BOOT_ID,
-        "proc/sys/kernel/hostname": "h200-roce",
-        "proc/sys/kernel/osrelease": KERNEL,
-        "proc/sys/kernel/numa_balancing": "0",
-        "proc/sys/vm/swappiness": "10",
-        "proc/sys/vm/max_map_count": "1048576",
-        "proc/sys/vm/zone_reclaim_mode": "0",
-        "proc/driver/nvidia/version": f"NVRM version: {MODULE}",
-        "sys/module/nvidia/version": "580.159.04",
-        "sys/module/nvidia/initstate": "live",
-        "sys/module/nvidia_peermem/initstate": "live",
-        "sys/module/mlx5_core/initstate": "live",
-        "sys/devices/system/node/online": "0-1",
-        "sys/devices/system/node/node0/cpulist": CPUS[0],
-        "sys/devices/system/node/node1/cpulist": CPUS[1],
-        "sys/devices/system/node/node0/distance": "10 21",
-        "sys/devices/system/node/node1/distance": "21 10",
-    }
+def tree() -> tuple[dict[str, Any], dict[str, str]]:
+    """Files and links of the host, GPUs, NICs and NVSwitches."""
+    files = host_parts.files(
+        name="h200-roce",
+        boot_id=BOOT_ID,
+        driver="580.159.04",
+        cpus=list(CPUS),
+        memory_gib=2048,
+        kernel=KERNEL,
+        cpu_count=224,
+    )
+    links: dict[str, str] = {}
+    for i, (nic, gpu) in enumerate(PAIRS):
+        numa, ends = i // 4, {0: f"0000:{nic}:00.0", 2: f"0000:{gpu}:00.0"}
+        bridges, paths = pci_parts.behind_one_switch(int(nic, 16) - 3, ends, numa, 32.0)
+        files |= bridges
+        files |= demo_nic.files(i, ends[0], numa)
+        files |= pci_parts.function(
+            ends[2], (0x10DE, 0x2335), 0x030200, speed_gts=32.0, width=16, numa_node=numa, cpulist=CPUS[numa],
+            subsystem=(0x10DE, 0x18BF),
+        )  # fmt: skip
+        files |= pci_parts.function(
+            ends[0], (0x15B3, 0x1021), 0x020000, speed_gts=32.0, width=16, numa_node=numa, max_read_b=4096,
+            subsystem=(0x15B3, 0x0026),
+        )  # fmt: skip
+        files[f"dev/nvidia{i}"] = ""
+        links |= paths | demo_nic.links(i, ends[0])
+    for index, bus in enumerate(NVSWITCH_BUSES):
+        address = f"0000:{bus}:00.0"
+        bridges, paths = pci_parts.behind_root_port(f"0000:00:01.{index + 1}", address, 0, 8.0)
+        files |= bridges
+        files |= pci_parts.function(address, (0x10DE, 0x22A3), 0x068000, speed_gts=8.0, width=2, numa_node=0)
+        links |= paths
+    return files, links
 
 
 def kernel_log() -> list[str]:
@@ -184,11 +174,17 @@ META = {
     "redacted": True,
     "filled_in": [
         "nvml.json: identities, GPUs 1 to 7, spread of temperature and power",
-        "net.json: all",
-        "root: all but class, vendor, device, subsystem and link speed of GPUs",
+        "nvml.json: ecc, nvlink_ber, pcie_errors, peers, times of clock events",
+        "net.json, host.json: all",
+        "tree.json: all but class, vendor, device, subsystem and link speed of GPUs",
         "kmsg.txt: all (wording of the drivers)",
     ],
 }
+
+HOST = host_parts.host(
+    units=("nvidia-fabricmanager.service", "nvidia-persistenced.service", "chrony.service"),
+    disks={"/": (960, 610), "/var/lib/nodegate": (960, 610)},
+)
 
 ONE_ENGINE = """\
 engines:

@@ -125,7 +125,7 @@ def guid(i: int, separator: str = ":") -> str:
     return separator.join(("0200", "5e03", "0010", f"00{0x10 + i:02x}"))
 
 
-def netdev(i: int) -> dict[str, Any]:
+def netdev(i: int, address: str) -> dict[str, Any]:
     statistics = dict(PORT_STATISTICS)
     for priority in PRIORITIES:
         used = priority == LOSSLESS
@@ -147,8 +147,22 @@ def netdev(i: int) -> dict[str, Any]:
         "dcb": {
             "pfc_on": [priority == LOSSLESS for priority in PRIORITIES],
             "trust": "dscp",
-            "dscp_to_priority": {"26": LOSSLESS},
+            "dscp_to_priority": {"26": LOSSLESS, "48": 6},
             "host_managed": True,
+        },
+        "driver": {
+            "driver": "mlx5_core",
+            "version": "25.07-0.9.7",
+            "firmware": f"{FIRMWARE} (MT_0000000838)",
+            "bus_info": address,
+        },
+        "pause": {"autonegotiated": False, "rx": False, "tx": False},
+        "module": {
+            "kind": "OSFP",
+            "vendor": "NVIDIA",
+            "part_number": "MCP4Y10-N002",
+            "serial": f"MT2519VS{40150 + i}",
+            "alarms": [],
         },
     }
 
