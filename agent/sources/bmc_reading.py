@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from agent.bmc_profile import RedfishEndpoint
 from agent.errors import SourceUnavailable
+
+if TYPE_CHECKING:  # the schema is heavy, and the NVML process imports this package
+    from agent.bmc_profile import RedfishEndpoint
 
 #: Name of the node's own BMC; cooling units have the names that the profile gives them.
 NODE_BMC = "node"

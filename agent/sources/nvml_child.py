@@ -110,7 +110,7 @@ def pair(uuid: str, pci_bus_id: str, peer: str, peer_pci_bus_id: str) -> Json:
     try:
         other = handle_of(peer, peer_pci_bus_id)
     except Refused as no:
-        return dict.fromkeys(("p2p_nvlink", "p2p_read", "topology"), {"error": no.name})
+        return {key: {"error": no.name} for key in ("p2p_nvlink", "p2p_read", "topology")}
     return {
         "p2p_nvlink": between("nvmlDeviceGetP2PStatus", handle, other, P2P_NVLINK),
         "p2p_read": between("nvmlDeviceGetP2PStatus", handle, other, P2P_READ),
