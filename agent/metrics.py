@@ -28,6 +28,7 @@ ON_GPU = {
     "gpu_power_limit_watts": "Power limit that is enforced.",
     "gpu_utilization_percent": "Share of time in which a kernel ran.",
     "gpu_sm_clock_megahertz": "Clock of the streaming multiprocessors.",
+    "gpu_pcie_replays_total": "PCIe replays of the GPU since the driver was loaded.",
     "nvlink_errors_total": "NVLink errors of all links of the GPU since the driver was loaded.",
 }
 

@@ -33,7 +33,12 @@ RESET_GPU = Action(
 )
 RESTART_ENGINE = Action(ActionKind.RESTART_ENGINE, "Restart the engine that used this GPU.")
 SUPPORT = Action(ActionKind.CONTACT_SUPPORT, "Open a case with the vendor and attach an evidence bundle.")
+COOL = person("Check coolant flow, inlet temperature and air flow of this GPU before opening the gate.")
+RACK_POWER = person("Check PDU and power supply alarms of the rack: its power is cut for moments at a time.")
 MODEL = person("Put the right GPU back, or correct gpus.model in the profile.")
+VBIOS = person(
+    "Drain the node and bring this GPU to a VBIOS of gpus.vbios, or add its version to the profile."
+)
 RECORD_PINS = person(
     "If the GPU was changed on purpose, correct gpus.pins in the profile; otherwise put the right GPU back."
 )

@@ -1,6 +1,7 @@
-"""gpu.pins, gpu.model: is it the right GPU in each slot?
+"""gpu.pins, gpu.model, gpu.vbios: is it the right GPU in each slot, with the right firmware?
 
-NVML: nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3, nvmlDeviceGetName.
+NVML: nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3, nvmlDeviceGetName,
+nvmlDeviceGetVbiosVersion.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from agent.checks.gpus import GpuSlot, judge_slots, no_gpus, slots, strangers
 from agent.checks.pci import normal_address
 from agent.checks.registry import Limits, check, unknown
 from agent.errors import SourceError, SourceUnavailable
-from agent.model import Finding, ServingClass, Verdict
+from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import GpuPin, NodeProfile
 from agent.sources import Sources
 from agent.sources.gpu_reading import GpuIdentity
@@ -48,20 +49,33 @@ def _judge_pin(slot: GpuSlot, inventory: list[GpuIdentity], profile: NodeProfile
     pin = slot.pin
     if pin is None:
         text = "not pinned although other slots are"
-        return Finding(slot.subject, Verdict.WARN, text, expected="a pin", action=advice.RECORD_PINS)
+        return _pin_finding(slot, Verdict.WARN, text, None, "a pin", "")
     new = strangers(inventory, profile)
     if slot.identity is None and new:
         at = ", ".join(f"{gpu.uuid} at {gpu.pci_bus_id}" for gpu in new)
         summary = f"pinned {pin.uuid} is not in the node; not pinned anywhere: {at}"
-        return Finding(slot.subject, Verdict.FAIL, summary, new[0].uuid, pin.uuid, action=advice.RECORD_PINS)
+        return _pin_finding(slot, Verdict.FAIL, summary, new[0].uuid, pin.uuid, "uuid")
     uuid, gpu = slot.known()
     problem = _serial_problem(slot, pin, gpu) or _address_problem(slot, pin, gpu)
     if problem is not None:
         return problem
     if len(inventory) == profile.gpus.count and inventory[slot.number].uuid != uuid:
         summary = f"{uuid} is at {gpu.pci_bus_id}, no longer number {slot.number} in PCI bus order"
-        return Finding(slot.subject, Verdict.WARN, summary, gpu.pci_bus_id, action=advice.RECORD_PINS)
-    return Finding(slot.subject, Verdict.PASS, f"{uuid} at {gpu.pci_bus_id}", uuid, pin.uuid)
+        return Finding(
+            slot.subject, Verdict.WARN, summary, gpu.pci_bus_id, f"number {slot.number}",
+            action=advice.RECORD_PINS, basis=Basis.standard("slots follow the PCI bus order"),
+        )  # fmt: skip
+    return _pin_finding(slot, Verdict.PASS, f"{uuid} at {gpu.pci_bus_id}", uuid, pin.uuid, "uuid")
+
+
+def _pin_finding(
+    slot: GpuSlot, verdict: Verdict, summary: str, seen: str | None, want: str, key: str
+) -> Finding:
+    path = f"gpus.pins.{slot.number}"
+    return Finding(
+        slot.subject, verdict, summary, seen, want, action=advice.RECORD_PINS,
+        basis=Basis.profile(f"{path}.{key}" if key else path),
+    )  # fmt: skip
 
 
 def _serial_problem(slot: GpuSlot, pin: GpuPin, gpu: GpuIdentity) -> Finding | None:
@@ -72,7 +86,7 @@ def _serial_problem(slot: GpuSlot, pin: GpuPin, gpu: GpuIdentity) -> Finding | N
     if gpu.serial == pin.serial:
         return None
     summary = f"serial number {gpu.serial}, pinned {pin.serial}"
-    return Finding(slot.subject, Verdict.FAIL, summary, gpu.serial, pin.serial, action=advice.RECORD_PINS)
+    return _pin_finding(slot, Verdict.FAIL, summary, gpu.serial, pin.serial, "serial")
 
 
 def _address_problem(slot: GpuSlot, pin: GpuPin, gpu: GpuIdentity) -> Finding | None:
@@ -84,7 +98,7 @@ def _address_problem(slot: GpuSlot, pin: GpuPin, gpu: GpuIdentity) -> Finding | 
     if seen == want:
         return None
     summary = f"{pin.uuid} is at {seen}, pinned at {want}: PCI enumeration or the slot has changed"
-    return Finding(slot.subject, Verdict.FAIL, summary, seen, want, action=advice.RECORD_PINS)
+    return _pin_finding(slot, Verdict.FAIL, summary, seen, want, "pci_bus_id")
 
 
 def _no_model(profile: NodeProfile) -> str | None:
@@ -110,6 +124,41 @@ def gpu_model(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterat
             raise SourceUnavailable("NVML gives no product name")
         verdict = Verdict.PASS if gpu.name == profile.gpus.model else Verdict.FAIL
         text = gpu.name if verdict is Verdict.PASS else f"{gpu.name}, expected {profile.gpus.model}"
-        return Finding(slot.subject, verdict, text, gpu.name, profile.gpus.model, action=advice.MODEL)
+        return Finding(
+            slot.subject, verdict, text, gpu.name, profile.gpus.model, action=advice.MODEL,
+            basis=Basis.profile("gpus.model"),
+        )  # fmt: skip
+
+    yield from judge_slots(slots(sources, profile), judge)
+
+
+def _no_vbios(profile: NodeProfile) -> str | None:
+    return no_gpus(profile) or (None if profile.gpus.vbios else "the profile names no VBIOS version")
+
+
+@check(
+    "gpu.vbios",
+    title="VBIOS version",
+    source="nvmlDeviceGetVbiosVersion",
+    serving_class=ServingClass.SOFT,
+    period_s=60.0,
+    fail_for_s=60.0,
+    skip=_no_vbios,
+    action=advice.VBIOS,
+)
+def gpu_vbios(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
+    """Every GPU must have one of the VBIOS versions that the profile allows."""
+    allowed = ", ".join(profile.gpus.vbios)
+
+    def judge(slot: GpuSlot) -> Finding:
+        _, gpu = slot.known()
+        if not gpu.vbios:
+            raise SourceUnavailable("NVML gives no VBIOS version")
+        known = gpu.vbios in profile.gpus.vbios
+        text = f"VBIOS {gpu.vbios}" if known else f"VBIOS {gpu.vbios}, expected {allowed}"
+        return Finding(
+            slot.subject, Verdict.PASS if known else Verdict.FAIL, text, gpu.vbios, allowed,
+            action=advice.VBIOS, basis=Basis.profile("gpus.vbios"),
+        )  # fmt: skip
 
     yield from judge_slots(slots(sources, profile), judge)

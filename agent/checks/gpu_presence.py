@@ -1,19 +1,22 @@
 """gpu.count, gpu.lost: are all GPUs there and do they answer?
 
 NVML: nvmlDeviceGetCount_v2, nvmlDeviceGetHandleByIndex_v2 (NVML_ERROR_GPU_IS_LOST,
-NVML_ERROR_RESET_REQUIRED).
+NVML_ERROR_RESET_REQUIRED). Besides, /sys/bus/pci/devices/ADDRESS/config: a GPU that has fallen off the bus
+reads all ones there, also when no Xid was logged and NVML hangs.
 https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from agent.checks import advice
 from agent.checks.gpus import GpuSlot, no_gpus, plausible_c, read, slots, twice
+from agent.checks.pci import normal_address
 from agent.checks.registry import Limits, check, unknown
 from agent.errors import DeviceAbsent, DeviceLost, SourceError
-from agent.model import Finding, ServingClass, Verdict
+from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
 from agent.sources.gpu_reading import NvmlGroup
@@ -21,6 +24,10 @@ from agent.sources.gpu_reading import NvmlGroup
 PCI_DEVICES = "sys/bus/pci/devices"
 NVIDIA_VENDOR = 0x10DE
 CLASS_3D_CONTROLLER = 0x0302
+#: Vendor and device id of an address at which nothing answers.
+NOTHING_THERE = b"\xff\xff\xff\xff"
+_COUNT = Basis.profile("gpus.count")
+_ANSWERS = Basis.standard("every GPU of the profile answers")
 
 
 @check(
@@ -46,21 +53,23 @@ def gpu_count(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterat
     doubled = twice([gpu.uuid for gpu in inventory]) | twice([gpu.pci_bus_id for gpu in inventory])
     if doubled:
         summary = f"NVML lists {len(inventory)} GPUs but {', '.join(sorted(doubled))} more than once"
-        yield Finding("node", Verdict.FAIL, summary, len(inventory), want, action=advice.SUPPORT)
+        yield Finding(
+            "node", Verdict.FAIL, summary, len(inventory), want, action=advice.SUPPORT, basis=_COUNT
+        )
     elif counted != len(inventory):
         summary = f"NVML counts {counted} GPUs but lists {len(inventory)}, expected {want}"
-        yield Finding("node", Verdict.FAIL, summary, len(inventory), want, action=advice.REBOOT)
+        yield Finding("node", Verdict.FAIL, summary, len(inventory), want, action=advice.REBOOT, basis=_COUNT)
     elif counted != want:
         # With every slot pinned gpu.lost names the missing GPU, and only the engine that owns it must close.
         pinned = len(profile.gpus.pins) == want and counted < want
         yield Finding(
             "node", Verdict.FAIL, f"{counted} GPUs, expected {want}; {_on_pci(sources)}", counted, want,
-            action=advice.REBOOT, serving_class=ServingClass.SOFT if pinned else None,
+            action=advice.REBOOT, serving_class=ServingClass.SOFT if pinned else None, basis=_COUNT,
         )  # fmt: skip
     else:
         lost = sum(gpu.error is not None for gpu in inventory)
         note = f", {lost} of them with errors: see gpu.lost" if lost else ""
-        yield Finding("node", Verdict.PASS, f"{counted} GPUs{note}", counted, want)
+        yield Finding("node", Verdict.PASS, f"{counted} GPUs{note}", counted, want, basis=_COUNT)
 
 
 def _on_pci(sources: Sources) -> str:
@@ -82,7 +91,7 @@ def _is_gpu(sources: Sources, path: str) -> bool:
 @check(
     "gpu.lost",
     title="GPU answers",
-    source="nvmlDeviceGetHandleByUUID, nvmlDeviceGetTemperature: GPU_IS_LOST, RESET_REQUIRED",
+    source="nvmlDeviceGetHandleByUUID, nvmlDeviceGetTemperature: GPU_IS_LOST, RESET_REQUIRED; PCI config",
     serving_class=ServingClass.IMMEDIATE,
     period_s=2.0,
     waivable=False,
@@ -91,22 +100,50 @@ def _is_gpu(sources: Sources, path: str) -> bool:
     action=advice.REBOOT,
 )
 def gpu_lost(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
-    """Every GPU of the profile must be listed and must answer a simple question."""
+    """Every GPU of the profile must be listed, must answer a simple question and must be on the PCI bus."""
     for slot in slots(sources, profile):
+        gone = _off_the_bus(sources, slot)
         try:
-            yield _answers(sources, slot)
+            answer = _answers(sources, slot)
         except (DeviceLost, DeviceAbsent) as cause:
-            yield Finding(
-                slot.subject, Verdict.FAIL, f"GPU is lost: {cause}", type(cause).__name__, "answers",
-                action=advice.REBOOT,
-            )  # fmt: skip
+            yield _lost(slot, f"{cause}{gone and f'; {gone}'}", type(cause).__name__)
         except SourceError as cause:
-            yield unknown(slot.subject, cause)
+            yield _lost(slot, f"{gone}; {cause}", "off the bus") if gone else unknown(slot.subject, cause)
+        else:
+            yield _lost(slot, f"{gone}, whatever NVML shows", "off the bus") if gone else answer
+
+
+def _lost(slot: GpuSlot, why: str, observed: str) -> Finding:
+    return Finding(
+        slot.subject, Verdict.FAIL, f"GPU is lost: {why}", observed, "answers", action=advice.REBOOT,
+        basis=_ANSWERS,
+    )  # fmt: skip
+
+
+def _off_the_bus(sources: Sources, slot: GpuSlot) -> str:
+    """What the PCI bus says against a GPU that was known; empty when it says nothing against it.
+
+    The verdict rests on NVML's answer; this only adds a failure that NVML does not tell.
+    """
+    address = slot.identity.pci_bus_id if slot.identity else slot.pin.pci_bus_id if slot.pin else None
+    if address is None:
+        return ""
+    try:
+        device = f"{PCI_DEVICES}/{normal_address(address)}"
+        if sources.tree.data(f"{device}/config")[:4] == NOTHING_THERE:
+            return f"nothing answers at {address} on the PCI bus"
+    except DeviceAbsent:
+        # A replayed tree without PCI devices says nothing; one that has others and not this one does.
+        with suppress(SourceError):
+            if normal_address(address) not in sources.tree.names(PCI_DEVICES):
+                return f"{address} is gone from the PCI bus"
+    except SourceError:
+        return ""
+    return ""
 
 
 def _answers(sources: Sources, slot: GpuSlot) -> Finding:
     temperature_c = plausible_c(read(sources, slot, NvmlGroup.THERMAL), "temperature_c")
     uuid, gpu = slot.known()
-    return Finding(
-        slot.subject, Verdict.PASS, f"{uuid} at {gpu.pci_bus_id} answers, {temperature_c} C", "answers"
-    )
+    summary = f"{uuid} at {gpu.pci_bus_id} answers, {temperature_c} C"
+    return Finding(slot.subject, Verdict.PASS, summary, "answers", "answers", basis=_ANSWERS)

@@ -15,7 +15,7 @@ from agent.checks import advice
 from agent.checks.gpus import GpuSlot, judge_readings, measured, no_gpus, plausible_c
 from agent.checks.registry import Limits, check
 from agent.errors import NotSupported, SourceError
-from agent.model import Finding, ServingClass, Verdict
+from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
 from agent.sources.gpu_reading import GpuReading, NvmlGroup
@@ -27,9 +27,6 @@ MEASURES = {
 }
 #: Slowdown temperatures below this are placeholders of parts that do not have one.
 LEAST_SLOWDOWN_C = 60
-COOL = advice.person(
-    "Check coolant flow, inlet temperature and air flow of this GPU before opening the gate."
-)
 
 
 class MarginLimits(Limits):
@@ -46,6 +43,12 @@ class MarginLimits(Limits):
         False,
         description="Without a margin reading, judge slowdown limit minus temperature",
     )
+    slowdown_c: int | None = Field(
+        None,
+        description="Temperature from which a GPU that states none slows down, in C; unset = not judged",
+        ge=LEAST_SLOWDOWN_C,
+        le=150,
+    )
 
 
 @check(
@@ -58,7 +61,7 @@ class MarginLimits(Limits):
     fail_for_s=6.0,
     clear_for_s=15.0,
     skip=no_gpus,
-    action=COOL,
+    action=advice.COOL,
 )
 def gpu_thermal_margin(sources: Sources, profile: NodeProfile, limits: MarginLimits) -> Iterator[Finding]:
     """Each GPU must keep a distance from its slowdown limit; a reading of zero or less is cross-checked."""
@@ -77,7 +80,7 @@ def _judge(slot: GpuSlot, now: GpuReading, limits: MarginLimits) -> Finding:
     except NotSupported:
         if not limits.use_temperature:
             raise
-        margin_c = _derived_c(now)
+        margin_c = derived_c(now, limits.slowdown_c)
         summary = f"{margin_c} C to the slowdown limit, from the GPU temperature (this GPU reports no margin)"
         if margin_c < limits.min_margin_c:
             return _finding(slot, Verdict.FAIL, summary, margin_c, want)
@@ -106,19 +109,32 @@ def _contradiction(now: GpuReading, margin_c: int) -> str | None:
 def _cross_checked(slot: GpuSlot, now: GpuReading, margin_c: int, limits: MarginLimits) -> Finding:
     """Some parts read zero or less while cool: such a margin counts only if the temperature agrees."""
     want = f">= {limits.min_margin_c}"
-    temperature_c, derived_c = plausible_c(now, "temperature_c"), _derived_c(now)
-    limit_c = temperature_c + derived_c
+    temperature_c, left_c = plausible_c(now, "temperature_c"), derived_c(now, limits.slowdown_c)
+    limit_c = temperature_c + left_c
     seen = f"margin reads {margin_c} C, GPU at {temperature_c} C, its T.Limit at {limit_c} C"
-    if derived_c < limits.min_margin_c + limits.hotspot_c:
+    if left_c < limits.min_margin_c + limits.hotspot_c:
         return _finding(slot, Verdict.FAIL, f"overheating: {seen}", margin_c, want)
     return _finding(slot, Verdict.WARN, f"margin not credible: {seen}", margin_c, want)
 
 
-def _derived_c(now: GpuReading) -> int:
-    """Degrees from the GPU temperature to the point from which the margin counts (T.Limit zero)."""
-    limit_c = plausible_c(now, "slowdown_c") + plausible_c(now, "slowdown_offset_c")
-    return limit_c - plausible_c(now, "temperature_c")
+def derived_c(now: GpuReading, fallback_c: int | None) -> int:
+    """Degrees from the GPU temperature to the point from which the margin counts (T.Limit zero).
+
+    `fallback_c` is where a GPU slows down that states no threshold itself.
+    """
+    temperature_c = plausible_c(now, "temperature_c")
+    try:
+        slowdown_c = plausible_c(now, "slowdown_c")
+    except NotSupported:
+        if fallback_c is None:
+            raise
+        return fallback_c - temperature_c
+    if slowdown_c < LEAST_SLOWDOWN_C and fallback_c is not None:
+        return fallback_c - temperature_c
+    return slowdown_c + plausible_c(now, "slowdown_offset_c") - temperature_c
 
 
 def _finding(slot: GpuSlot, verdict: Verdict, summary: str, margin_c: int, want: str) -> Finding:
-    return Finding(slot.subject, verdict, summary, margin_c, want, "C", COOL)
+    return Finding(
+        slot.subject, verdict, summary, margin_c, want, "C", advice.COOL, basis=Basis.limit("min_margin_c")
+    )

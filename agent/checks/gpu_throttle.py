@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from agent.checks import advice
 from agent.checks.gpus import GpuSlot, judge_readings, mask_of, no_gpus
 from agent.checks.registry import Limits, check
-from agent.model import Action, Finding, ServingClass, Verdict
+from agent.model import Action, Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
 from agent.sources.gpu_reading import GpuReading, NvmlGroup
@@ -23,6 +23,8 @@ SW_THERMAL = 0x20
 HW_THERMAL = 0x40
 POWER_BRAKE = 0x80
 
+_EXPECTED, _BASIS = "none of 0xe8", Basis.standard("NVML clocks event reasons")
+_UNLISTED = advice.person("Look up this event reason in the NVML documentation of the driver in use.")
 _COOLING = advice.person("Check coolant flow, inlet temperature and air flow of this GPU.")
 _POWER = advice.person("Check PDU and power supply alarms of the rack: hardware asserts the power brake.")
 #: Worst first: bit, class while serving, words, what to do.
@@ -58,18 +60,14 @@ def _judge(slot: GpuSlot, now: GpuReading) -> Finding:
     if present:
         _, serving_class, _, action = present[0]
         words = ", ".join(fault[2] for fault in present)
-        clock = f"{words} (event reasons {seen})"
         return Finding(
-            slot.subject,
-            Verdict.FAIL,
-            clock,
-            seen,
-            "none of 0xe8",
-            action=action,
-            serving_class=serving_class,
-        )
+            slot.subject, Verdict.FAIL, f"{words} (event reasons {seen})", seen, _EXPECTED, action=action,
+            serving_class=serving_class, basis=_BASIS,
+        )  # fmt: skip
     unknown_bits = reasons & ~(NORMAL | HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | POWER_BRAKE)
     if unknown_bits:
         summary = f"event reason 0x{unknown_bits:x} is not known to this version"
-        return Finding(slot.subject, Verdict.WARN, summary, seen, "none of 0xe8")
-    return Finding(slot.subject, Verdict.PASS, f"no slowdown (event reasons {seen})", seen, "none of 0xe8")
+        return Finding(slot.subject, Verdict.WARN, summary, seen, _EXPECTED, action=_UNLISTED, basis=_BASIS)
+    return Finding(
+        slot.subject, Verdict.PASS, f"no slowdown (event reasons {seen})", seen, _EXPECTED, basis=_BASIS
+    )

@@ -70,6 +70,7 @@ class SeriesBook:
         """Start with no samples."""
         self._lock = threading.Lock()
         self._samples: dict[str, deque[Sample]] = {}
+        self._first: dict[str, Sample] = {}
 
     def record(self, name: str, value: float, now_mono_s: float, window_s: float) -> Series:
         """Add a sample; what is known of the last `window_s` seconds. Time that goes back starts anew."""
@@ -83,3 +84,8 @@ class SeriesBook:
             while samples[0].mono_s < now_mono_s - window_s:
                 samples.popleft()
             return Series(name, tuple(samples))
+
+    def first(self, name: str, value: float, now_mono_s: float) -> Sample:
+        """The first sample that was ever given under this name, which is this one at the first time."""
+        with self._lock:
+            return self._first.setdefault(name, Sample(now_mono_s, value))

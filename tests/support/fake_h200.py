@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from fake_h200_engines import engine_files, engine_pids
+from fake_h200_fabric import fabric_files, hopper_ber, pci_links, peers, units
 from fake_h200_host import host_data, host_files
 from fake_h200_net import NIC_BUSES, interface, nic_files
 from fake_sources import FakeNode
@@ -98,6 +99,7 @@ def _gpu(slot: int) -> dict[str, Any]:
             "recovery_errors": [1] * LINKS,
             "crc_errors": [7] * LINKS,
         },
+        "nvlink_ber": hopper_ber(),
         "fabric": {"state": 3, "status": 0, "health_mask": 0, "clique_id": 0},
         "pcie": {"generation": 5, "max_generation": 5, "width": 16, "max_width": 16, "replays": 1},
         # As read from an idle H200 some minutes after its driver was loaded.
@@ -112,6 +114,7 @@ def _gpu(slot: int) -> dict[str, Any]:
             "non_fatal": 0,
             "fatal": 0,
         },
+        "peers": peers(slot),
         "processes": {"pids": [5000 + slot], "used_mib": [512.0]},
     }
 
@@ -119,7 +122,7 @@ def _gpu(slot: int) -> dict[str, Any]:
 def _pci_files(device: str) -> dict[str, Any]:
     """What a GPU's PCI device shows besides vendor and class: configuration space and AER counters."""
     return {
-        f"{device}/config": {"hex": "de10352346051000"},
+        f"{device}/config": {"hex": "de10352346051000" + "00" * 56},
         f"{device}/aer_dev_correctable": "RxErr 33\nBadTLP 37\nBadDLLP 2\nTOTAL_ERR_COR 72",
         f"{device}/aer_dev_nonfatal": "Undefined 0\nTOTAL_ERR_NONFATAL 0",
         f"{device}/aer_dev_fatal": "Undefined 0\nTOTAL_ERR_FATAL 0",
@@ -142,7 +145,7 @@ def _serving(name: str) -> dict[str, Any]:
 
 def h200_data() -> dict[str, Any]:
     """The node as a dict in the shape of a node folder."""
-    files: dict[str, Any] = host_files() | engine_files()
+    files: dict[str, Any] = fabric_files() | host_files() | engine_files()
     for slot in range(8):
         files |= nic_files(slot)
         files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/vendor"] = "0x10de"
@@ -151,6 +154,8 @@ def h200_data() -> dict[str, Any]:
         files[f"sys/bus/pci/devices/0000:{BUSES[slot]}:00.0/numa_node"] = str(slot // 4)
         files[f"sys/bus/pci/devices/0000:{NIC_BUSES[slot]}:00.0/vendor"] = "0x15b3"
         files[f"sys/bus/pci/devices/0000:{NIC_BUSES[slot]}:00.0/class"] = "0x020000"
+    host = host_data()
+    host["host"]["units"] = units() | host["host"].get("units", {})
     versions = {"driver_version": "580.159.04", "nvml_version": "13.580.159.04", "cuda_version": 13000}
     return {
         "nvml": {"system": {**versions, "device_count": 8}, "gpus": [_gpu(slot) for slot in range(8)]},
@@ -159,10 +164,11 @@ def h200_data() -> dict[str, Any]:
         "links": {
             f"sys/class/infiniband/mlx5_{slot}/device": f"../../../0000:{NIC_BUSES[slot]}:00.0"
             for slot in range(8)
-        },
+        }
+        | pci_links(BUSES),
         "kmsg": ["6,339,5140900,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04"],
         "engines": {name: _serving(name) for name in ("glm", "kimi")},
-        **host_data(),
+        **host,
     }
 
 
@@ -188,6 +194,9 @@ def h200_profile_data() -> dict[str, Any]:
             "rate_gbps": 400,
             "mtu_bytes": 9000,
             "pci_bus_id": f"0000:{NIC_BUSES[slot]}:00.0",
+            "gpu": slot,
+            "path_to_gpu": "PIX",
+            "numa_node": slot // 4,
         }
         for slot in range(8)
     ]
@@ -203,7 +212,7 @@ def h200_profile_data() -> dict[str, Any]:
             "power_limit_w": 700.0,
             "vbios": ["96.00.A5.00.1A"],
         },
-        "nvlink": {"links_per_gpu": LINKS, "speed_mb_s": 26562, "fabric": True},
+        "nvlink": {"links_per_gpu": LINKS, "speed_mb_s": 26562, "fabric": True, "nvswitches": 4},
         "fabric": {"kind": "roce", "ports": ports},
         "engines": {
             "glm": {"gpus": [0, 1, 2, 3], "port": 8000},
