@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ from agent.errors import ConfigError
 from agent.hysteresis import Timings
 from agent.model import ServingClass
 from agent.node_profile import CheckOverride, NodeProfile
+
+#: Runs start up to this share of the period early, so that checks spread out and none is ever late.
+JITTER = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,11 @@ class CheckPlan:
     def valid_for_s(self, *, serving: bool) -> float:
         """Seconds a result stands without a newer one: two periods and a deadline; more while serving."""
         return 2 * self.period_s + self.deadline_s + (self.unknown_for_s if serving else 0.0)
+
+
+def jitter_of(node: str, check_id: str) -> float:
+    """The share of its period by which a check starts early: spread over checks and nodes, never random."""
+    return JITTER * zlib.crc32(f"{node} {check_id}".encode()) / 0xFFFF_FFFF
 
 
 def plan_check(check: Check, profile: NodeProfile) -> CheckPlan:

@@ -1,19 +1,20 @@
-"""One run of one check in a thread of its own: whatever the check does, an outcome comes out of it."""
+"""One run of one check, in a thread to itself: whatever the check does, an outcome comes out of it."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.check_plan import CheckPlan
+from agent.check_threads import CheckThreads
 from agent.errors import BaselineOnly, SourceError
 from agent.model import WORST_FIRST, Finding, Verdict
 from agent.sources import Sources
 
-log = logging.getLogger("nodegate.check")
+#: Characters of a traceback that are kept, its end: that is where the cause stands.
+MOST_TRACE = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +49,20 @@ def perform(plan: CheckPlan, sources: Sources) -> Outcome:
     # The edge between check and runner: a defect of a check, even SystemExit, is missing evidence. It must
     # neither end the agent nor leave the runner waiting for an answer.
     except BaseException as defect:  # noqa: BLE001
-        error, trace = _text(defect), traceback.format_exc()
+        error, trace = _text(defect), traceback.format_exc()[-MOST_TRACE:]
     return Outcome(tuple(findings.values()), error, max(0.0, sources.clock.mono_s() - started_s), trace)
 
 
-def start(plan: CheckPlan, sources: Sources, done: Callable[[Outcome], None]) -> threading.Thread:
-    """Run the check in a new daemon thread, which calls `done` with the outcome.
+def start(
+    plan: CheckPlan, sources: Sources, done: Callable[[Outcome], None], threads: CheckThreads
+) -> threading.Thread:
+    """Run the check in a thread of `threads`, which calls `done` with the outcome."""
+    return threads.run(lambda: done(perform(plan, sources)), f"check-{plan.check.id}")
 
-    A thread for each run, not a pool: a check that hangs for good takes no other check's place, and a daemon
-    thread does not keep the process from ending.
-    """
-    thread = threading.Thread(
-        target=lambda: done(perform(plan, sources)), name=f"check-{plan.check.id}", daemon=True
-    )
-    thread.start()
-    return thread
+
+def skipped(plan: CheckPlan) -> Outcome:
+    """The outcome of a check that the profile leaves out."""
+    return Outcome((Finding("node", Verdict.SKIP, plan.skip_reason or ""),))
 
 
 def no_answer(deadline_s: float) -> str:

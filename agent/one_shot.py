@@ -9,10 +9,12 @@ import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent.check_plan import CheckPlan, plan_check
 from agent.check_run import Outcome, no_answer, start, with_error
+from agent.check_threads import CheckThreads
 from agent.checks.registry import Check
 from agent.errors import ConfigError
 from agent.model import Finding, Phase, Result, Scalar, Verdict, worst
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from agent.profile_loader import LoadedProfile
 
 #: These checks judge what the daemon sees of its engines.
-_OF_ENGINES = "engine."
+_OF_ENGINES = ("engine.", "gpu.memory_growth")
 EXIT_PASS, EXIT_FAIL, EXIT_UNKNOWN = 0, 1, 2
 
 
@@ -169,12 +171,14 @@ def _run_together(plans: Sequence[CheckPlan], sources: Sources) -> dict[str, Out
     """Run the plans at the same time; None for one that has not answered within its deadline."""
     answers: dict[str, Outcome | None] = {plan.check.id: None for plan in plans}
     running = [plan for plan in plans if plan.skip_reason is None]
+    threads = CheckThreads()
     inbox: queue.SimpleQueue[tuple[str, Outcome]] = queue.SimpleQueue()
     # Real time, not the sources' clock: it bounds a wait of this process.
     due_s: dict[str, float] = {}
     for plan in running:
         due_s[plan.check.id] = time.monotonic() + plan.deadline_s
-        start(plan, sources, lambda outcome, id_=plan.check.id: inbox.put((id_, outcome)))  # type: ignore[misc]
+        done = partial(_deliver, inbox, plan.check.id)
+        start(plan, sources, done, threads)
     while due_s:
         left_s = min(due_s.values()) - time.monotonic()
         try:
@@ -186,6 +190,10 @@ def _run_together(plans: Sequence[CheckPlan], sources: Sources) -> dict[str, Out
         if due_s.pop(id_, None) is not None:
             answers[id_] = outcome
     return answers
+
+
+def _deliver(inbox: queue.SimpleQueue[tuple[str, Outcome]], id_: str, outcome: Outcome) -> None:
+    inbox.put((id_, outcome))
 
 
 def _needs_second_sample(plan: CheckPlan, answer: Outcome | None) -> bool:

@@ -1,7 +1,8 @@
 """Runs every check for ever, by period, deadline and trigger; a hung or broken one is UNKNOWN, never a crash.
 
-Each check has an asyncio task; the check function itself runs in a thread of its own (check_run.py), so one
-that hangs delays no other. Results go through hysteresis (check_track.py) into one Snapshot, swapped whole.
+Each check has an asyncio task; the check function itself runs in a thread that it has to itself
+(check_threads.py), so one that hangs delays no other. Results go through hysteresis (check_track.py) into
+one Snapshot, swapped whole and told together (teller.py).
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from agent.check_plan import CheckPlan, plan_all
-from agent.check_run import Outcome, no_answer, start
+from agent.check_plan import CheckPlan, jitter_of, plan_all
+from agent.check_run import Outcome, no_answer, skipped, start
+from agent.check_threads import CheckThreads, stack_of
 from agent.check_track import CheckTrack, Moment, ResultChange
 from agent.checks.registry import Check
-from agent.model import Finding, Result, Snapshot, Verdict
+from agent.model import Result, ResultKey, Snapshot
 from agent.sources import Sources
+from agent.teller import Teller
+from agent.track_memory import SubjectMemory
 
 if TYPE_CHECKING:
+    import threading
+
     from agent.profile_loader import LoadedProfile
 
 __all__ = ["ResultChange", "Runner"]
@@ -31,18 +36,24 @@ log = logging.getLogger("nodegate.runner")
 COALESCE_S = 0.005
 #: Two runs of one check start no closer together than this when a verdict is due.
 MIN_GAP_S = 0.05
-#: Runs start up to this share of the period early, so that checks spread out and none is ever late.
-JITTER = 0.1
 
 OnResults = Callable[[Snapshot, tuple[ResultChange, ...]], None]
+#: Told of a check that broke or overran: its id, what happened, the traceback.
+OnDefect = Callable[[str, str, str], None]
+
+
+def _nobody(_check: str, _error: str, _trace: str) -> None:
+    """Nobody keeps tracebacks."""
 
 
 class _Lane:
     """One check: its plan, its memory, and the bell that ends its rest."""
 
-    def __init__(self, plan: CheckPlan) -> None:
+    def __init__(self, plan: CheckPlan, track: CheckTrack, jitter: float) -> None:
         self.plan = plan
-        self.track = CheckTrack(plan)
+        self.track = track
+        #: The share of its period by which this check starts early on this node, always the same.
+        self.jitter = jitter
         self.bell = asyncio.Event()
         self.duration_s: float | None = None
         self.logged: str | None = None
@@ -60,34 +71,62 @@ class Runner:
         on_results: OnResults,
         node: str,
         carried: Iterable[Result] = (),
-        rng: random.Random | None = None,
+        memories: Mapping[ResultKey, SubjectMemory] | None = None,
+        on_defect: OnDefect = _nobody,
+        part_of: Callable[[str], str] = lambda _subject: "",
     ) -> None:
-        """Prepare the checks; `carried` are results of an earlier agent on this boot. Raises ConfigError."""
+        """Prepare the checks. Raises ConfigError.
+
+        `carried` and `memories` are of an earlier agent on this boot; `part_of` names a subject's part now.
+        """
         self._sources = sources
         self._profile_hash = profile.hash
         self._on_results = on_results
+        self._on_defect = on_defect
         self._node = node
-        self._rng = rng or random.Random()  # noqa: S311 (spreads load, guards nothing)
         self._serving = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lanes = {id_: _Lane(plan) for id_, plan in plan_all(checks, profile.profile).items()}
+        self._threads = CheckThreads()
+        self._teller = Teller(self._tell)
+        self._lanes = {
+            id_: _Lane(plan, CheckTrack(plan, profile.hash, part_of), jitter_of(node, id_))
+            for id_, plan in plan_all(checks, profile.profile).items()
+        }
         now_mono_s = sources.clock.mono_s()
+        known = memories or {}
         for result in carried:
             # Evidence from the future is of another boot, whatever it claims.
             if result.check in self._lanes and result.measured_mono_s <= now_mono_s:
-                self._lanes[result.check].track.seed(result)
-        self.snapshot = self._snapshot()
+                memory = known.get((result.check, result.subject))
+                self._lanes[result.check].track.seed(result, memory, now_mono_s=now_mono_s)
+        self._newest: Snapshot | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest results."""
+        if self._newest is None:
+            self._newest = self._snapshot()
+        return self._newest
 
     @property
     def durations_s(self) -> dict[str, float]:
         """How long the last run of each check took, in seconds."""
         return {id_: lane.duration_s for id_, lane in self._lanes.items() if lane.duration_s is not None}
 
+    def memories(self) -> dict[ResultKey, SubjectMemory]:
+        """What a restarted agent must know beside the results."""
+        return {
+            (id_, subject): memory
+            for id_, lane in self._lanes.items()
+            for subject, memory in lane.track.memories.items()
+        }
+
     async def run(self) -> None:
         """Run every check at once and then for ever, until cancelled."""
         self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._teller.run(), name="teller")
                 for lane in self._lanes.values():
                     group.create_task(self._follow(lane), name=f"check-{lane.plan.check.id}")
         finally:
@@ -102,6 +141,10 @@ class Runner:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._ring, kind)
 
+    def flush(self) -> bool:
+        """Tell the readings that wait to be told together; whether there were any."""
+        return self._teller.flush()
+
     def set_serving(self, serving: bool) -> None:
         """Say whether any gate serves: only then are failures confirmed over time and gaps bridged."""
         self._serving = serving
@@ -113,15 +156,17 @@ class Runner:
         changes: list[ResultChange] = []
         for id_, lane in self._lanes.items():
             lane.plan = plans[id_]
-            changes += lane.track.profile_changed(plans[id_], self._moment())
+            changes += lane.track.profile_changed(plans[id_], self._moment(), profile.hash)
             lane.bell.set()
-        self._publish(tuple(changes))
+        self._note(tuple(changes))
+        self.flush()
 
     def clear(self, check: str | None, subject: str | None) -> None:
         """Forget verdicts, sticky ones too, of one check or all, one subject or all; check them anew."""
         for id_, lane in self._lanes.items():
             if check is None or check == id_:
-                lane.track.forget(subject)
+                for held in lane.track.forget(subject):
+                    log.warning("check %s %s: no operator clears this, only a reset or a reboot", id_, held)
                 lane.bell.set()
 
     def _ring(self, kind: str) -> None:
@@ -142,13 +187,13 @@ class Runner:
         """One run, and the wait for its thread if it does not answer in time."""
         plan = lane.plan
         if plan.skip_reason is not None:
-            self._take(lane, _skipped(plan), self._moment(), triggered)
+            self._take(lane, skipped(plan), self._moment(), triggered)
             return
         at_mono_s = self._sources.clock.mono_s()
-        answer = self._start(plan)
+        answer, thread = self._start(plan)
         done, _ = await asyncio.wait({answer}, timeout=plan.deadline_s)
         if not done:
-            await self._wait_out(lane, answer)
+            await self._wait_out(lane, answer, thread)
             return
         if plan is not lane.plan:
             return  # judged by a profile that has been replaced meanwhile; the bell has been rung
@@ -158,8 +203,8 @@ class Runner:
         at = Moment(at_mono_s, self._sources.clock.wall_s(), self._serving)
         self._take(lane, outcome, at, triggered)
 
-    def _start(self, plan: CheckPlan) -> asyncio.Future[Outcome]:
-        """Start the check's thread; the future gets its outcome, if ever there is one."""
+    def _start(self, plan: CheckPlan) -> tuple[asyncio.Future[Outcome], threading.Thread]:
+        """Start the check in a thread; the future gets its outcome, if ever there is one."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Outcome] = loop.create_future()
 
@@ -172,33 +217,35 @@ class Runner:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(deliver, outcome)
 
-        start(plan, self._sources, done)
-        return answer
+        return answer, start(plan, self._sources, done, self._threads)
 
-    async def _wait_out(self, lane: _Lane, answer: asyncio.Future[Outcome]) -> None:
+    async def _wait_out(self, lane: _Lane, answer: asyncio.Future[Outcome], thread: threading.Thread) -> None:
         """The deadline has passed: UNKNOWN until the thread comes back; what it says then is dropped."""
-        log.warning("check %s: %s", lane.plan.check.id, no_answer(lane.plan.deadline_s))
+        late = no_answer(lane.plan.deadline_s)
+        log.warning("check %s: %s", lane.plan.check.id, late)
+        self._on_defect(lane.plan.check.id, late, stack_of(thread))
         while True:
             plan = lane.plan
             lane.duration_s = plan.deadline_s
             if plan.skip_reason is not None:
-                self._take(lane, _skipped(plan), self._moment(), False)
+                self._take(lane, skipped(plan), self._moment(), False)
             else:
-                self._publish(lane.track.silence(no_answer(plan.deadline_s), self._moment()))
+                self._note(lane.track.silence(no_answer(plan.deadline_s), self._moment()))
             done, _ = await asyncio.wait({answer}, timeout=self._delay_s(lane, plan.period_s))
             if done:
                 return
 
     async def _rest(self, lane: _Lane, started_mono_s: float) -> bool:
         """Wait for the next run; whether an event ended the wait."""
-        period_s = lane.plan.period_s * (1 - JITTER * self._rng.random())
+        period_s = lane.plan.period_s * (1 - lane.jitter)
         if lane.track.any_unknown and lane.plan.check.needs_interval_s > 0:
             # Most likely only a baseline has been taken: the second sample must not wait for a whole period.
             period_s = min(period_s, lane.plan.check.needs_interval_s)
         elapsed_s = self._sources.clock.mono_s() - started_mono_s
         delay_s = self._delay_s(lane, max(MIN_GAP_S, period_s - max(0.0, elapsed_s)))
         try:
-            await asyncio.wait_for(lane.bell.wait(), timeout=delay_s)
+            async with asyncio.timeout(delay_s):  # wait_for of Python 3.11 loses a cancellation at times
+                await lane.bell.wait()
         except TimeoutError:
             return False
         await asyncio.sleep(COALESCE_S)
@@ -212,22 +259,25 @@ class Runner:
         return min(at_most_s, max(MIN_GAP_S, due_mono_s - self._sources.clock.mono_s()))
 
     def _take(self, lane: _Lane, outcome: Outcome, at: Moment, triggered: bool) -> None:
-        self._publish(lane.track.absorb(outcome, at, triggered=triggered))
+        self._note(lane.track.absorb(outcome, at, triggered=triggered))
 
     def _log_error(self, lane: _Lane, outcome: Outcome) -> None:
-        """Say once what keeps a check from answering; its traceback is for developers."""
+        """Say once what keeps a check from answering; the traceback of a defect goes to the journal."""
         if outcome.error is not None and outcome.error != lane.logged:
             log.warning("check %s: %s", lane.plan.check.id, outcome.error)
             if outcome.trace:
-                log.debug("check %s:\n%s", lane.plan.check.id, outcome.trace)
+                self._on_defect(lane.plan.check.id, outcome.error, outcome.trace)
         lane.logged = outcome.error
 
     def _moment(self) -> Moment:
         clock = self._sources.clock
         return Moment(clock.mono_s(), clock.wall_s(), self._serving)
 
-    def _publish(self, changes: tuple[ResultChange, ...]) -> None:
-        self.snapshot = self._snapshot()
+    def _note(self, changes: tuple[ResultChange, ...]) -> None:
+        self._newest = None
+        self._teller.note(changes)
+
+    def _tell(self, changes: tuple[ResultChange, ...]) -> None:
         self._on_results(self.snapshot, changes)
 
     def _snapshot(self) -> Snapshot:
@@ -241,8 +291,3 @@ class Runner:
             wall_s=clock.wall_s(),
             results={(r.check, r.subject): r for lane in self._lanes.values() for r in lane.track.results},
         )
-
-
-def _skipped(plan: CheckPlan) -> Outcome:
-    """The outcome of a check that the profile leaves out."""
-    return Outcome((Finding("node", Verdict.SKIP, plan.skip_reason or ""),))

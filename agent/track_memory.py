@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.class_run import LADDER, ClassRun
@@ -31,7 +31,7 @@ class SubjectMemory:
     fail_since_mono_s: float | None = None
     fail_readings: int = 0
     unknown_since_mono_s: float | None = None
-    run: ClassRun = ClassRun()
+    run: ClassRun = field(default_factory=ClassRun)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

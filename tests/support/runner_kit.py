@@ -66,8 +66,8 @@ def make_check(
     base = Check(
         id=id_, title=id_, run=run, limits=Limits, phases=ALL_PHASES, period_s=10.0, deadline_s=5.0,
         serving_class=ServingClass.HARD, fail_for_s=0.0, clear_for_s=0.0, unknown_for_s=60.0,
-        unknown_blocks_admission=True, sticky=False, clears=frozenset(), network=False, waivable=True, needs_interval_s=0.0,
-        triggers=frozenset(), skip=None, action=NO_ACTION, source="a test",
+        unknown_blocks_admission=True, sticky=False, clears=frozenset(), network=False, waivable=True,
+        needs_interval_s=0.0, triggers=frozenset(), skip=None, action=NO_ACTION, source="a test",
     )  # fmt: skip
     if changes.get("sticky"):
         changes.setdefault("clears", frozenset({ClearedBy.REBOOT, ClearedBy.OPERATOR}))
