@@ -7,13 +7,15 @@ many links a GPU has depends on the SKU (18 on an HGX baseboard, 12 or none on P
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pydantic import Field
 
+from agent.checks import advice
 from agent.checks.gpus import GpuSlot, judge_readings, no_gpus
 from agent.checks.registry import Limits, check
 from agent.errors import NotSupported, ParseError
-from agent.model import Action, ActionKind, Finding, ServingClass, Verdict
+from agent.model import Action, ActionKind, Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
 from agent.sources.gpu_reading import GpuReading, NvmlGroup
@@ -22,6 +24,8 @@ _REPAIR = Action(
     ActionKind.RESET_GPU,
     "Stop the engine, restart nvidia-fabricmanager, reset the GPU; if links stay down, reseat or replace it.",
 )
+
+_CORRECT = advice.person("Correct nvlink.links_per_gpu in the profile.")
 
 
 class LinkLimits(Limits):
@@ -74,11 +78,10 @@ def _judge(slot: GpuSlot, now: GpuReading, profile: NodeProfile, limits: LinkLim
         return _finding(slot, Verdict.FAIL, f"{len(active)} of {want} links active{names}", len(active), want)
     slow = _slow_links(now, active, profile, limits)
     if slow:
-        summary = f"{len(slow)} links below {profile.nvlink.speed_mb_s} MB/s: {_speeds(slow)}"
-        return _finding(slot, Verdict.FAIL, summary, min(slow.values()), profile.nvlink.speed_mb_s, "MB/s")
+        return _too_slow(slot, slow, profile)
     if len(active) > want:
         summary = f"{len(active)} links active, the profile has {want}: correct the profile"
-        return _finding(slot, Verdict.WARN, summary, len(active), want)
+        return replace(_finding(slot, Verdict.WARN, summary, len(active), want), action=_CORRECT)
     speed = f"{profile.nvlink.speed_mb_s} MB/s" if profile.nvlink.speed_mb_s else "speed not compared"
     return _finding(slot, Verdict.PASS, f"{len(active)} links active, {speed}", len(active), want)
 
@@ -86,14 +89,26 @@ def _judge(slot: GpuSlot, now: GpuReading, profile: NodeProfile, limits: LinkLim
 def _slow_links(
     now: GpuReading, active: Sequence[int], profile: NodeProfile, limits: LinkLimits
 ) -> dict[int, int]:
-    """Speed in MB/s of each active link that is too slow."""
-    if profile.nvlink.speed_mb_s is None:
+    """Speed in MB/s of each active link that is too slow: for the profile, else beside the fastest one."""
+    want = profile.nvlink.speed_mb_s
+    if want is None and not now.supported("speeds_mb_s"):
         return {}
     speeds = now.integers("speeds_mb_s")
     if len(speeds) <= max(active):
         raise ParseError(f"NVML gives {len(speeds)} link speeds but link {max(active)} is active")
-    least = profile.nvlink.speed_mb_s * (1 - limits.speed_tolerance_percent / 100)
+    least = (want or max(speeds[link] for link in active)) * (1 - limits.speed_tolerance_percent / 100)
     return {link: speeds[link] for link in active if speeds[link] < least}
+
+
+def _too_slow(slot: GpuSlot, slow: dict[int, int], profile: NodeProfile) -> Finding:
+    want, worst = profile.nvlink.speed_mb_s, min(slow.values())
+    if want is None:
+        summary = f"{len(slow)} links slower than the fastest of this GPU: {_speeds(slow)}"
+        basis, expected = Basis.device("speed of the GPU's fastest NVLink"), "one speed"
+        return Finding(slot.subject, Verdict.FAIL, summary, worst, expected, "MB/s", _REPAIR, basis=basis)
+    summary = f"{len(slow)} links below {want} MB/s: {_speeds(slow)}"
+    basis = Basis.profile("nvlink.speed_mb_s")
+    return Finding(slot.subject, Verdict.FAIL, summary, worst, want, "MB/s", _REPAIR, basis=basis)
 
 
 def _listed(links: Sequence[int]) -> str:
@@ -107,7 +122,6 @@ def _speeds(slow: dict[int, int]) -> str:
     return ", ".join(f"link {link} at {speed}" for link, speed in first) + (", ..." if len(slow) > 6 else "")
 
 
-def _finding(
-    slot: GpuSlot, verdict: Verdict, summary: str, observed: int, want: int | None, unit: str = "links"
-) -> Finding:
-    return Finding(slot.subject, verdict, summary, observed, want, unit, _REPAIR)
+def _finding(slot: GpuSlot, verdict: Verdict, summary: str, observed: int, want: int) -> Finding:
+    basis = Basis.profile("nvlink.links_per_gpu")
+    return Finding(slot.subject, verdict, summary, observed, want, "links", _REPAIR, basis=basis)

@@ -171,6 +171,9 @@ class Kmsg(Protocol):
     def clear(self, up_to_mono_s: float) -> None:
         """Forget records up to a time: an operator has dealt with them."""
 
+    def complete_since_mono_s(self) -> float:
+        """Since when no record is missing; 0.0 = since boot. Later: the ring was full before it was read."""
+
 
 class CanaryVerdict(StrEnum):
     """What a canary completion showed."""

@@ -115,6 +115,10 @@ class KmsgFollower:
         self._log.clear(up_to_mono_s)
         self._lost = False
 
+    def complete_since_mono_s(self) -> float:
+        """When the oldest record was written that the kernel still had; 0.0 = the log reaches back to boot."""
+        return self._log.complete_since_mono_s
+
     def _run(self) -> None:
         try:
             device = self._open()

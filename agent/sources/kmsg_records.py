@@ -83,9 +83,11 @@ class KmsgLog:
         self._by_key: dict[tuple[str, ...], deque[KmsgRecord]] = {}
         self._wordings: dict[tuple[str, str], set[str]] = {}
         self._cleared_mono_s = float("-inf")
+        self._first: KmsgRecord | None = None
 
     def add(self, record: KmsgRecord) -> tuple[str, ...]:
         """Keep a record if it matters; the events that it stands for."""
+        self._first = self._first or record
         if not matters(record.text):
             return ()
         kinds = event_kinds(record.text)
@@ -101,6 +103,11 @@ class KmsgLog:
             kept = [record for records in self._by_key.values() for record in records]
             after_mono_s = self._cleared_mono_s
         return sorted((r for r in kept if r.mono_s > after_mono_s), key=lambda record: record.seq)
+
+    @property
+    def complete_since_mono_s(self) -> float:
+        """The time of the first record, which the kernel numbers 0 at boot: 0.0 if this one was that."""
+        return 0.0 if self._first is None or self._first.seq == 0 else self._first.mono_s
 
     def clear(self, up_to_mono_s: float) -> None:
         """Forget records up to a time."""

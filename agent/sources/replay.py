@@ -197,6 +197,10 @@ class ReplayKmsg:
         """Forget records up to a time."""
         self._log.clear(up_to_mono_s)
 
+    def complete_since_mono_s(self) -> float:
+        """0.0: a capture holds only the records that matter, and does not say what it lacks."""
+        return 0.0
+
 
 class ReplaySources:
     """A replayed node; `on_event`, `on_say` and `on_engine` are called from a thread when a step is due."""

@@ -259,6 +259,11 @@ class FakeHistory:
 class FakeKmsg:
     node: dict[str, Any]
     cleared_s: float = -1.0
+    #: How long after boot the log begins.
+    since_s: float = 0.0
+
+    def complete_since_mono_s(self) -> float:
+        return self.since_s
 
     def records(self) -> Sequence[KmsgRecord]:
         lines = _given(self.node["kmsg"], "/dev/kmsg")
@@ -328,12 +333,17 @@ class FakeNode:
         )
 
     def set(self, path: str, value: Any) -> None:
-        """Set `nvml.gpus.3.thermal.margin_c`, `files:sys/...` or `links:sys/...` (where None removes it)."""
+        """Set `nvml.gpus.3.thermal.margin_c`, `files:sys/...` or `links:sys/...` (where None removes it).
+
+        None for a folder removes all in it, and the link of that name.
+        """
         for mapping in ("files", "links"):
             if path.startswith(f"{mapping}:"):
                 name = path.removeprefix(f"{mapping}:")
-                if value is None:
-                    self.data[mapping].pop(name, None)
+                if value is None and name not in self.data[mapping]:
+                    self._remove_folder(name)
+                elif value is None:
+                    del self.data[mapping][name]
                 else:
                     self.data[mapping][name] = value
                 return
@@ -345,6 +355,11 @@ class FakeNode:
             at[int(last)] = value
         else:
             at[last] = value
+
+    def _remove_folder(self, name: str) -> None:
+        for mapping in ("files", "links"):
+            for path in [p for p in self.data[mapping] if p == name or p.startswith(f"{name}/")]:
+                del self.data[mapping][path]
 
     def remove(self, path: str) -> None:
         """Remove a list item or key."""
