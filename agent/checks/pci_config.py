@@ -18,6 +18,7 @@ CAP_EXTENDED_ACS = 0x000D
 _STATUS, _STATUS_CAPABILITIES = 0x06, 0x10
 _FIRST_CAPABILITY = 0x34
 _DEVICE_CONTROL = 0x08
+_LINK_CONTROL = 0x10
 _ACS_CONTROL = 0x06
 #: A list has at most this many entries that fit; a longer walk is a loop.
 _MOST_CAPABILITIES = 48
@@ -73,6 +74,13 @@ def max_read_request_bytes(data: bytes) -> int:
     if code > 5:
         raise ParseError(f"MaxReadReq reads {code}, which stands for no size")
     return 128 << code
+
+
+def aspm_control(data: bytes) -> int:
+    """ASPM bits of a PCIe device (Link Control, bits 1:0): 1 = L0s, 2 = L1; raises as capability() does."""
+    at = capability(data, CAP_EXPRESS) + _LINK_CONTROL
+    _reaches(data, at + 2)
+    return _word(data, at) & 3
 
 
 def acs_control(data: bytes) -> int:

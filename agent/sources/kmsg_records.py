@@ -12,11 +12,13 @@ from collections.abc import Sequence
 
 from agent.errors import ParseError
 from agent.sources import KmsgRecord
+from agent.sources.kmsg_host import family_of
 
 EVENT_XID = "kmsg.xid"
 EVENT_NIC = "kmsg.nic"
 EVENT_PCIE = "kmsg.pcie"
-ALL_EVENTS = (EVENT_XID, EVENT_NIC, EVENT_PCIE)
+EVENT_HOST = "kmsg.host"
+ALL_EVENTS = (EVENT_XID, EVENT_NIC, EVENT_PCIE, EVENT_HOST)
 
 _LINE = re.compile(r"(\d{1,10}),(\d{1,19}),(\d{1,19}),[^;]*;(.*)", re.DOTALL)
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -39,6 +41,8 @@ _WORDINGS = 16
 #: Kept of each key (see KmsgLog); the oldest of a key go first, so that a storm of one fault hides no other.
 PER_XID_KEY = 64
 PER_KIND = 1024
+PER_HOST_FAMILY = 256
+_ROOM = {EVENT_XID: PER_XID_KEY, EVENT_HOST: PER_HOST_FAMILY}
 _XID_KEYS = 4096
 _TEXT_LIMIT = 4096
 
@@ -62,7 +66,8 @@ def format_line(record: KmsgRecord) -> str:
 
 def event_kinds(text: str) -> tuple[str, ...]:
     """The events that a record stands for; none for most."""
-    return tuple(kind for kind, pattern in _KINDS if pattern.search(text))
+    kinds = tuple(kind for kind, pattern in _KINDS if pattern.search(text))
+    return (*kinds, EVENT_HOST) if family_of(text) is not None else kinds
 
 
 def matters(text: str) -> bool:
@@ -73,8 +78,8 @@ def matters(text: str) -> bool:
 class KmsgLog:
     """The records that matter, bounded by key; thread-safe.
 
-    The key of an Xid is GPU, code and wording (the text decides how bad some codes are), that of other lines
-    is their kind, and the GPU where one is named.
+    The key of an Xid is GPU, code and wording (the text decides how bad some codes are), that of a line about
+    the host its family, that of other lines their kind, and the GPU where one is named.
     """
 
     def __init__(self) -> None:
@@ -93,7 +98,7 @@ class KmsgLog:
         kinds = event_kinds(record.text)
         with self._lock:
             key = self._key(kinds, record.text)
-            room = PER_XID_KEY if key[0] == EVENT_XID else PER_KIND
+            room = _ROOM.get(key[0], PER_KIND)
             self._by_key.setdefault(key, deque(maxlen=room)).append(record)
         return kinds
 
@@ -116,6 +121,9 @@ class KmsgLog:
 
     def _key(self, kinds: tuple[str, ...], text: str) -> tuple[str, ...]:
         if EVENT_XID not in kinds:
+            # Told apart by family even if it names a device: a storm of that device's lines hides it not.
+            if family := family_of(text):
+                return EVENT_HOST, family
             return (kinds[0],) if kinds else ("other",)
         match = _XID_KEY.search(text)
         address = _ADDRESS.search(text)
