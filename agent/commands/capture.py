@@ -12,6 +12,7 @@ from agent.console import Out
 from agent.errors import ConfigError
 
 if TYPE_CHECKING:
+    from agent.node_profile import NodeProfile
     from agent.sources.capture import Recording
     from agent.sources.node_folder import NodeFolder
 
@@ -36,9 +37,9 @@ def capture(
     from agent.sources import capture as recorder
 
     recorder.check_target(folder)
-    recording, known = _record(node, scenario)
-    file = profile or (known.profile if known else profile_of_machine())
+    file = profile or (_profile_of(node) if node else profile_of_machine())
     text = recorder.read_profile_text(file)
+    recording, known = _record(node, scenario, file)
     if file is None and not (folder / "profile.yaml").is_file():
         recording.not_captured.append("profile.yaml: no profile; name one with --profile FILE")
     if redact:
@@ -47,9 +48,29 @@ def capture(
     _report(recording, folder, simulated=known is not None)
 
 
-def _record(node: Path | None, scenario: Path | None) -> tuple[Recording, NodeFolder | None]:
+def _profile_of(node: Path) -> Path | None:
+    from agent.sources.node_folder import load_node_folder
+
+    return load_node_folder(node).profile
+
+
+def _load(file: Path | None) -> tuple[NodeProfile | None, str | None]:
+    """The profile, or why it cannot be used: a capture is also made to find out what is wrong."""
+    from agent.profile_loader import load_profile
+
+    try:
+        return (None, None) if file is None else (load_profile(file).profile, None)
+    except ConfigError as cause:
+        return None, f"what the profile names (mounts, peers, Redfish): {cause}"
+
+
+def _record(
+    node: Path | None, scenario: Path | None, file: Path | None
+) -> tuple[Recording, NodeFolder | None]:
     """Record this machine, or a node folder (then also given back)."""
     from agent.sources import capture as recorder
+
+    profile, problem = _load(file)
 
     if node is None:
         if scenario is not None:
@@ -59,7 +80,7 @@ def _record(node: Path | None, scenario: Path | None) -> tuple[Recording, NodeFo
         live = live_sources()
         try:
             live.start()
-            return recorder.record(live.sources), None
+            return _with_problem(recorder.record(live.sources, profile=profile), problem), None
         finally:
             live.close()
     from agent.sources.replay import replay_sources
@@ -67,9 +88,16 @@ def _record(node: Path | None, scenario: Path | None) -> tuple[Recording, NodeFo
     replay = replay_sources(node, scenario)
     try:
         replay.start()
-        return recorder.record(replay.sources, about=_about(replay.folder)), replay.folder
+        recording = recorder.record(replay.sources, about=_about(replay.folder), profile=profile)
+        return _with_problem(recording, problem), replay.folder
     finally:
         replay.close()
+
+
+def _with_problem(recording: Recording, problem: str | None) -> Recording:
+    if problem is not None:
+        recording.not_captured.append(problem)
+    return recording
 
 
 def _about(folder: NodeFolder) -> dict[str, Any]:

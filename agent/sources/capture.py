@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
 import tempfile
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +13,22 @@ from typing import Any
 
 import yaml
 
-from agent.errors import ConfigError, DeviceAbsent, DeviceLost, NotSupported, SourceError, SourceTimeout
-from agent.sources import DcbInfo, KmsgRecord, Net, Nvml, Sources
+from agent.errors import ConfigError
+from agent.node_profile import NodeProfile
+from agent.sources import Sources
 from agent.sources.capture_files import FileRecording, record_files
-from agent.sources.gpu_reading import GpuIdentity, NvmlGroup, NvmlRefusal
-from agent.sources.kmsg_records import format_line
+from agent.sources.capture_host import record_bmc, record_host, words_that_identify
+from agent.sources.capture_parts import record_kmsg, record_netdev, record_nvml
 from agent.sources.node_folder import load_node_folder
 from agent.sources.redact import Redactor
 
 #: Parts of a node folder that a new capture replaces ...
-_REPLACED = frozenset({"node.yaml", "nvml.json", "net.json", "kmsg.txt", "links.json", "root"})
+_REPLACED = frozenset(
+    {
+        "node.yaml", "nvml.json", "net.json", "host.json", "bmc.json", "kmsg.txt", "tree.json", "links.json",
+        "root",
+    }
+)  # fmt: skip
 #: ... and those that people put there, which it keeps.
 _KEPT = ("profile.yaml", "scenarios", "README.md", "raw")
 
@@ -46,15 +49,22 @@ class Recording:
     kmsg: list[str] | None
     tree: FileRecording
     not_captured: list[str]
+    host: dict[str, Any] | None = None
+    bmc: dict[str, Any] | None = None
 
 
-def record(sources: Sources, *, about: dict[str, Any] | None = None) -> Recording:
-    """Read everything once. `about` has what node.yaml says of the node (name, platform, ...)."""
+def record(
+    sources: Sources, *, about: dict[str, Any] | None = None, profile: NodeProfile | None = None
+) -> Recording:
+    """Read everything once. `about` has what node.yaml says of the node (name, platform, ...).
+
+    The profile names mounts, peers, units and Redfish services; without one these are left out.
+    """
     not_captured: list[str] = []
-    nvml = _record_nvml(sources, not_captured)
-    tree = record_files(sources.tree)
+    nvml = record_nvml(sources, not_captured)
+    tree = record_files(sources.tree, profile.host.sysctl if profile else ())
     captured_mono_s = sources.clock.mono_s()
-    kmsg, shift_s = _record_kmsg(sources, not_captured)
+    kmsg, shift_s = record_kmsg(sources, not_captured)
     driver = nvml["system"].get("driver_version")
     meta = {
         "schema": 1,
@@ -67,11 +77,13 @@ def record(sources: Sources, *, about: dict[str, Any] | None = None) -> Recordin
         "driver": driver,
         "not_captured": not_captured,
     }
-    net = {name: _record_netdev(sources.net, name) for name in tree.netdevs}
+    net = {name: record_netdev(sources.net, name) for name in tree.netdevs}
     if not sources.tree.exists("sys/class/net"):
         not_captured.append("net.json: there is no /sys/class/net")
     known = sources.tree.exists("sys/class/net")
-    return Recording(meta, nvml, net if known else None, kmsg, tree, not_captured)
+    host = record_host(sources, profile, shift_s)
+    bmc = record_bmc(sources, profile, not_captured)
+    return Recording(meta, nvml, net if known else None, kmsg, tree, not_captured, host, bmc)
 
 
 def redact(recording: Recording, profile_text: str | None = None) -> tuple[Recording, str | None]:
@@ -79,12 +91,15 @@ def redact(recording: Recording, profile_text: str | None = None) -> tuple[Recor
     identities = [gpu["identity"] for gpu in recording.nvml["gpus"]]
     # A pinned GPU that NVML does not show now is in the profile alone.
     pinned = _SERIAL.findall(profile_text or "")
+    modules = [serial for netdev in (recording.net or {}).values() if (serial := _module_serial(netdev))]
+    seen = [identity["serial"] for identity in identities if identity.get("serial")]
     redactor = Redactor(
         host=recording.meta["name"],
-        serials=[*(identity["serial"] for identity in identities if identity.get("serial")), *pinned],
+        serials=[*seen, *pinned, *modules],
+        names=words_that_identify(recording.host, recording.bmc, recording.tree.files, profile_text or ""),
     )
     tree = FileRecording(
-        {path: redactor.text(text) for path, text in recording.tree.files.items()},
+        {path: redactor.file(path, value) for path, value in recording.tree.files.items()},
         {path: redactor.text(text) for path, text in recording.tree.links.items()},
         recording.tree.netdevs,
     )
@@ -93,14 +108,21 @@ def redact(recording: Recording, profile_text: str | None = None) -> tuple[Recor
     redacted = Recording(
         meta=redactor.document({**recording.meta, "redacted": True}) | {"name": redactor.host},
         nvml=redactor.document(recording.nvml),
-        net=recording.net,
+        net=redactor.document(recording.net),
         kmsg=None if recording.kmsg is None else [redactor.text(line) for line in recording.kmsg],
         tree=tree,
-        not_captured=recording.not_captured,
+        not_captured=[redactor.text(line) for line in recording.not_captured],
+        host=redactor.keys_too(recording.host),
+        bmc=redactor.keys_too(recording.bmc),
     )
     if profile_text is None:
         return redacted, None
     return redacted, redactor.text(_NODE_NAME.sub(rf"\g<1>{redactor.host}", profile_text))
+
+
+def _module_serial(netdev: dict[str, Any]) -> str | None:
+    serial: str | None = (netdev.get("module") or {}).get("serial")
+    return serial
 
 
 def check_target(target: Path) -> None:
@@ -151,10 +173,11 @@ def _write_files(recording: Recording, made: Path, profile_text: str | None) -> 
         (made / "kmsg.txt").write_text("".join(f"{line}\n" for line in recording.kmsg))
     if recording.tree.links:
         (made / "links.json").write_text(json.dumps(recording.tree.links, indent=1) + "\n")
-    for path, text in recording.tree.files.items():
-        file = made / "root" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{text}\n" if text else "")
+    (made / "tree.json").write_text(json.dumps(recording.tree.files, indent=0) + "\n")
+    if recording.host is not None:
+        (made / "host.json").write_text(json.dumps(recording.host, indent=1) + "\n")
+    if recording.bmc is not None:
+        (made / "bmc.json").write_text(json.dumps(recording.bmc, indent=1) + "\n")
     if profile_text is not None:
         (made / "profile.yaml").write_text(profile_text)
 
@@ -182,94 +205,6 @@ def _swap(made: Path, target: Path, old: Path) -> None:
         if had_old:
             old.rename(target)
         raise
-
-
-def _record_nvml(sources: Sources, not_captured: list[str]) -> dict[str, Any]:
-    try:
-        system = dataclasses.asdict(sources.nvml.system())
-        identities = sources.nvml.inventory()
-    except SourceError as cause:
-        not_captured.append(f"nvml.json: {cause}")
-        return {"system": _refusal(cause), "gpus": []}
-    timed = not sources.simulated
-    return {"system": system, "gpus": [_record_gpu(sources.nvml, gpu, timed) for gpu in identities]}
-
-
-def _record_gpu(nvml: Nvml, identity: GpuIdentity, timed: bool) -> dict[str, Any]:
-    """All groups of one GPU; how long they took is worth keeping only on a real one."""
-    found: dict[str, Any] = {"identity": dataclasses.asdict(identity)}
-    call_us: dict[str, float] = {}
-    for group in NvmlGroup if identity.uuid else ():
-        begun_s = time.perf_counter()
-        try:
-            values = nvml.read(str(identity.uuid), group).values
-            found[group.value] = {
-                name: {"error": value.name} if isinstance(value, NvmlRefusal) else value
-                for name, value in values.items()
-            }
-        except SourceError as cause:
-            found[group.value] = _refusal(cause)
-        call_us[group.value] = round((time.perf_counter() - begun_s) * 1e6, 1)
-    return {**found, "call_us": call_us} if timed else found
-
-
-def _record_netdev(net: Net, name: str) -> dict[str, Any]:
-    return {
-        "link": _part(lambda: _link_document(net, name)),
-        "ethtool": _part(lambda: dict(net.ethtool_stats(name))),
-        "dcb": _part(lambda: _dcb_document(net.dcb(name))),
-    }
-
-
-def _part(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    try:
-        return read()
-    except SourceError as cause:
-        return _refusal(cause)
-
-
-def _link_document(net: Net, name: str) -> dict[str, Any]:
-    info = dataclasses.asdict(net.link(name))
-    del info["name"]
-    return info
-
-
-def _dcb_document(info: DcbInfo) -> dict[str, Any]:
-    return {
-        "pfc_on": list(info.pfc_on),
-        "trust": info.trust,
-        "dscp_to_priority": {str(dscp): priority for dscp, priority in sorted(info.dscp_to_priority.items())},
-        "host_managed": info.host_managed,
-    }
-
-
-def _record_kmsg(sources: Sources, not_captured: list[str]) -> tuple[list[str] | None, float]:
-    """Lines of the kernel log, and how many seconds all times are moved so that none is before zero.
-
-    A replayed log can begin before this machine's boot.
-    """
-    try:
-        records = sources.kmsg.records()
-    except SourceError as cause:
-        not_captured.append(f"kmsg.txt: {cause}")
-        return None, 0.0
-    shift_s = max(0.0, -min((record.mono_s for record in records), default=0.0))
-    moved = [KmsgRecord(r.seq, r.mono_s + shift_s, r.level, r.text) for r in records]
-    return [format_line(r) for r in moved], shift_s
-
-
-def _refusal(cause: SourceError) -> dict[str, Any]:
-    """The error in a document that replays as the same kind of SourceError."""
-    names: tuple[tuple[type[SourceError], str], ...] = (
-        (NotSupported, "NOT_SUPPORTED"),
-        (DeviceLost, "GPU_IS_LOST"),
-        (DeviceAbsent, "ABSENT"),
-        (SourceTimeout, "TIMEOUT"),
-    )
-    for kind, name in names:
-        if isinstance(cause, kind):
-            return {"error": name}
-    return {"error": "UNAVAILABLE"}
 
 
 def read_profile_text(path: Path | None) -> str | None:

@@ -2,44 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
 
-from agent.errors import DeviceAbsent, SourceError
+from agent.errors import DeviceAbsent, ParseError, SourceError
 from agent.sources import Tree
+from agent.sources.refusals import refusal
 
 _PCI = "sys/bus/pci/devices"
 _NET = "sys/class/net"
 _RDMA = "sys/class/infiniband"
 #: Base class and subclass of what belongs to the node's work: GPUs, NICs (Ethernet, InfiniBand), NVSwitches.
 _PCI_CLASSES = frozenset({0x0300, 0x0302, 0x0200, 0x0207, 0x0680})
+#: A PCI-to-PCI bridge: of those above such devices, what says where peer-to-peer traffic goes.
+_BRIDGE = 0x0604
+_BRIDGE_NAMES = ("class", "vendor", "device", "numa_node", "current_link_speed", "current_link_width")
 _PCI_NAMES = (
     "class", "vendor", "device", "subsystem_vendor", "subsystem_device", "numa_node", "local_cpulist",
-    "current_link_speed", "current_link_width", "max_link_speed", "max_link_width",
+    "current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "aer_dev_correctable",
+    "aer_dev_nonfatal", "aer_dev_fatal", "revision",
 )  # fmt: skip
+#: Not text. Without CAP_SYS_ADMIN the kernel shows the first 64 bytes of `config` and nothing of `vpd`.
+_PCI_BYTES = ("config", "vpd")
 
 #: (folder, names in it); both may hold `*` and `?`. Reading more is cheap, missing what a check reads is not.
 _ALWAYS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("proc", ("cmdline", "meminfo")),
+    ("proc", ("cmdline", "meminfo", "swaps", "uptime", "stat", "loadavg")),
+    ("proc/self", ("mounts",)),
     ("proc/sys/kernel/random", ("boot_id",)),
-    ("proc/sys/kernel", ("hostname", "osrelease", "numa_balancing", "pid_max")),
-    ("proc/sys/vm", ("swappiness", "max_map_count", "zone_reclaim_mode", "overcommit_memory")),
+    (
+        "proc/sys/kernel",
+        (
+            "hostname",
+            "osrelease",
+            "numa_balancing",
+            "pid_max",
+            "threads-max",
+            "sched_migration_cost_ns",
+        ),
+    ),
+    (
+        "proc/sys/vm",
+        (
+            "swappiness",
+            "max_map_count",
+            "zone_reclaim_mode",
+            "overcommit_memory",
+            "min_free_kbytes",
+            "dirty_ratio",
+            "dirty_background_ratio",
+            "vfs_cache_pressure",
+            "compaction_proactiveness",
+        ),
+    ),
+    (
+        "proc/sys/net/core",
+        (
+            "somaxconn",
+            "rmem_max",
+            "wmem_max",
+            "rmem_default",
+            "wmem_default",
+            "netdev_max_backlog",
+        ),
+    ),
+    ("proc/sys/net/ipv4", ("tcp_rmem", "tcp_wmem", "tcp_congestion_control", "tcp_mtu_probing")),
     ("proc/driver/nvidia", ("version",)),
     ("etc", ("os-release",)),
-    ("sys/module/nvidia*", ("version", "initstate")),
-    ("sys/module/mlx5*", ("version", "initstate")),
-    ("sys/module/ib_umad", ("initstate",)),
-    ("sys/devices/system/node", ("online",)),
-    ("sys/devices/system/node/node*", ("cpulist", "distance")),
+    ("sys/module/*", ("initstate",)),
+    ("sys/module/nvidia*", ("version",)),
+    ("sys/module/mlx5*", ("version",)),
+    ("sys/module/pcie_aspm/parameters", ("policy",)),
+    ("sys/kernel/mm/transparent_hugepage", ("enabled",)),
+    ("sys/kernel/mm/hugepages/*", ("nr_hugepages", "free_hugepages")),
+    ("sys/kernel/iommu_groups/*", ("type",)),
+    ("sys/kernel/debug/sched", ("migration_cost_ns",)),
+    ("sys/devices/system/cpu", ("online", "possible")),
+    ("sys/devices/system/cpu/cpu*/cpufreq", ("scaling_governor",)),
+    ("sys/devices/system/node", ("online", "has_memory")),
+    ("sys/devices/system/node/node*", ("cpulist", "distance", "meminfo")),
     (f"{_RDMA}/*", ("fw_ver", "hca_type", "board_id", "node_guid", "sys_image_guid", "node_type")),
     (f"{_RDMA}/*/device", ("vendor", "device", "numa_node")),
-    (f"{_RDMA}/*/ports/*", ("state", "phys_state", "rate", "link_layer", "lid")),
+    (
+        f"{_RDMA}/*/ports/*",
+        ("state", "phys_state", "rate", "link_layer", "lid", "lid_mask_count", "sm_lid", "sm_sl", "cap_mask"),
+    ),
     (f"{_RDMA}/*/ports/*/counters", ("*",)),
     (f"{_RDMA}/*/ports/*/hw_counters", ("*",)),
     (f"{_RDMA}/*/ports/*/gids", ("?",)),
     (f"{_RDMA}/*/ports/*/gid_attrs/types", ("?",)),
     (f"{_RDMA}/*/ports/*/gid_attrs/ndevs", ("?",)),
+    (f"{_RDMA}/*/tc/*", ("traffic_class",)),
 )
 #: Under each network interface that has a device.
 _NETDEV: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -55,22 +110,30 @@ _NETDEV: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 @dataclass(slots=True)
 class FileRecording:
-    """Texts by path, link targets by path, and the network interfaces that have a device."""
+    """Texts (or bytes, or errors) and link targets by path, and the interfaces that have a device."""
 
-    files: dict[str, str] = field(default_factory=dict)
+    files: dict[str, Any] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     netdevs: list[str] = field(default_factory=list)
 
 
-def record_files(tree: Tree) -> FileRecording:
-    """Read everything that is there; what cannot be read is left out, as a check would find it missing."""
+def record_files(tree: Tree, sysctl: Iterable[str] = ()) -> FileRecording:
+    """Read everything that is there, and the kernel settings that a profile names."""
     recording = FileRecording()
-    for folder, names in _ALWAYS:
+    settings = [key if "/" in key else key.replace(".", "/") for key in sysctl]
+    named = [(f"proc/sys/{parent}", (name,)) for parent, _, name in (s.rpartition("/") for s in settings)]
+    for folder, names in (*_ALWAYS, *named):
         _record(tree, recording, folder, names)
     for address in _names(tree, _PCI):
-        if _is_interesting(tree, address):
+        if _class_of(tree, address) in _PCI_CLASSES:
             _record(tree, recording, f"{_PCI}/{address}", _PCI_NAMES)
             _record_link(tree, recording, f"{_PCI}/{address}")
+            for name in _PCI_BYTES:
+                _record_bytes(tree, recording, f"{_PCI}/{address}/{name}")
+        elif _class_of(tree, address) == _BRIDGE:
+            _record(tree, recording, f"{_PCI}/{address}", _BRIDGE_NAMES)
+            _record_link(tree, recording, f"{_PCI}/{address}")
+            _record_bytes(tree, recording, f"{_PCI}/{address}/config")
     for name in _names(tree, _NET):
         if tree.exists(f"{_NET}/{name}/device"):
             recording.netdevs.append(name)
@@ -111,10 +174,23 @@ def _record(tree: Tree, recording: FileRecording, pattern: str, names: tuple[str
 
 
 def _record_file(tree: Tree, recording: FileRecording, path: str) -> None:
+    """Record a text, or the error in its place (EINVAL while a port is down, a file of root's)."""
     try:
         recording.files[path] = tree.text(path)
-    except SourceError:
-        return  # absent, a folder, or refused by the driver (EINVAL while a port is down)
+    except (DeviceAbsent, ParseError):
+        return
+    except SourceError as cause:
+        if not _names(tree, path):  # reading a folder fails too
+            recording.files[path] = refusal(cause)
+
+
+def _record_bytes(tree: Tree, recording: FileRecording, path: str) -> None:
+    try:
+        recording.files[path] = {"hex": tree.data(path).hex()}
+    except DeviceAbsent:
+        return
+    except SourceError as cause:
+        recording.files[path] = refusal(cause)
 
 
 def _record_link(tree: Tree, recording: FileRecording, path: str) -> None:
@@ -131,8 +207,9 @@ def _names(tree: Tree, folder: str) -> list[str]:
         return []
 
 
-def _is_interesting(tree: Tree, address: str) -> bool:
+def _class_of(tree: Tree, address: str) -> int | None:
+    """Base class and subclass of a PCI function; None when they cannot be read."""
     try:
-        return tree.integer(f"{_PCI}/{address}/class") >> 8 in _PCI_CLASSES
-    except DeviceAbsent:
-        return False
+        return tree.integer(f"{_PCI}/{address}/class") >> 8
+    except SourceError:
+        return None

@@ -1,6 +1,7 @@
 """Redactor: replaces what identifies a machine in a capture, the same thing by the same thing everywhere.
 
-Replaced are UUIDs (GPUs, boot, disks), serial numbers, the host name, MAC addresses, RDMA GUIDs and GIDs. Not
+Replaced are UUIDs (GPUs, boot, disks), serial numbers, the names and addresses of this host, its BMC, peers
+and file servers, MAC addresses, RDMA GUIDs and GIDs, and the serial number in PCI configuration space. Not
 replaced are PCI addresses, versions and texts of the kernel log that name none of these.
 """
 
@@ -20,6 +21,8 @@ _GID = re.compile(r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4}(?![0-9
 _MAPPED_IPV4 = "0000:0000:0000:0000:0000:ffff:"
 #: Shorter ones would also be found inside other words and numbers.
 _SHORTEST = 4
+#: Where extended capabilities begin, and PCI_EXT_CAP_ID_DSN.
+_EXTENDED_AT, _CAP_SERIAL_NUMBER = 0x100, 0x0003
 #: Host names that name no machine; `node` is what a capture without one says, and a key of every profile.
 _NO_NAMES = frozenset({"localhost", "node"})
 
@@ -27,10 +30,13 @@ _NO_NAMES = frozenset({"localhost", "node"})
 class Redactor:
     """One key for one capture, drawn at random: replacements cannot be traced back."""
 
-    def __init__(self, *, host: str = "", serials: Iterable[str] = ()) -> None:
-        """Replace `host` and `serials` too, where they stand as whole words."""
+    def __init__(self, *, host: str = "", serials: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+        """Replace `host`, `serials` and `names` too, where they stand as whole words."""
         self._key = secrets.token_bytes(32)
         self._words: dict[str, str] = {}
+        for name in names:
+            if len(name) >= _SHORTEST and name not in _NO_NAMES:
+                self._words[name] = f"name-{self._hex(name, 8)}"
         for serial in serials:
             if len(serial) >= _SHORTEST:
                 self._words[serial] = self._digits(serial, len(serial))
@@ -59,6 +65,27 @@ class Redactor:
             return {key: self.document(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.document(item) for item in value]
+        return self.text(value) if isinstance(value, str) else value
+
+    def file(self, path: str, value: Any) -> Any:
+        """A file of a capture: its text, or the bytes that are no text, with every identifier replaced."""
+        if isinstance(value, str):
+            return self.text(value)
+        if "hex" not in value:
+            return value
+        data = bytes.fromhex(value["hex"])
+        if path.endswith("/config"):
+            return {"hex": without_serial_number(data).hex()}
+        # Latin-1 has a character for each byte, so serial numbers in binary files (VPD) are found too.
+        replaced = self.text(data.decode("latin-1")).encode("latin-1", errors="replace")
+        return {"hex": replaced.hex()}
+
+    def keys_too(self, value: Any) -> Any:
+        """A JSON document with every identifier replaced, in its keys as well (paths, peers)."""
+        if isinstance(value, dict):
+            return {self.text(key): self.keys_too(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.keys_too(item) for item in value]
         return self.text(value) if isinstance(value, str) else value
 
     def _each(self, replace: Callable[[str], str]) -> Callable[[re.Match[str]], str]:
@@ -90,3 +117,15 @@ class Redactor:
     def _digits(self, found: str, length: int) -> str:
         number = int(self._hex(found, 60), 16)
         return str(number).zfill(length)[-length:]
+
+
+def without_serial_number(data: bytes) -> bytes:
+    """PCI configuration space with zeros as its Device Serial Number (extended capability 3)."""
+    at, seen = _EXTENDED_AT, set[int]()
+    while at and at not in seen and at + 4 <= len(data):
+        seen.add(at)
+        header = int.from_bytes(data[at : at + 4], "little")
+        if header & 0xFFFF == _CAP_SERIAL_NUMBER:
+            return data[: at + 4] + bytes(len(data[at + 4 : at + 12])) + data[at + 12 :]
+        at = header >> 20 & 0xFFC
+    return data

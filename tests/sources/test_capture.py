@@ -13,12 +13,23 @@ from node_kit import UUID, SetClock, demo_node, small_documents, write_node, wri
 from nodes import node_dir
 
 from agent.cli import run_command_line
-from agent.errors import ConfigError, NotSupported, SourceError
+from agent.errors import (
+    ConfigError,
+    DeviceAbsent,
+    DeviceLost,
+    NotSupported,
+    ParseError,
+    SourceError,
+    SourceTimeout,
+    SourceUnavailable,
+)
+from agent.profile_loader import load_profile
 from agent.sources import Sources
 from agent.sources import capture as recorder
 from agent.sources.fs import SysTree
 from agent.sources.gpu_reading import GpuReading, NvmlGroup
 from agent.sources.node_folder import load_node_folder
+from agent.sources.refusals import refusal, source_error
 from agent.sources.replay import replay_sources
 
 
@@ -37,7 +48,8 @@ def readings(sources: Sources) -> dict[str, Any]:
         for group in NvmlGroup:
             found[f"{gpu.uuid} {group}"] = seen(sources.nvml.read, gpu.uuid, group)
     for name in (f"eth{i}" for i in range(9)):
-        for read in (sources.net.link, sources.net.ethtool_stats, sources.net.dcb):
+        net = sources.net
+        for read in (net.link, net.ethtool_stats, net.dcb, net.driver, net.pause, net.module):
             found[f"{name} {read.__name__}"] = seen(read, name)
     return found
 
@@ -45,11 +57,15 @@ def readings(sources: Sources) -> dict[str, Any]:
 def again(node: Path, target: Path, scenario: Path | None = None) -> tuple[Sources, Sources]:
     """Sources of a node, and of a capture of it."""
     original = replay_sources(node, scenario).sources
-    recorder.write(recorder.record(original), target)
+    file = node / "profile.yaml"
+    profile = load_profile(file).profile if file.is_file() else None
+    recorder.write(recorder.record(original, profile=profile), target)
     return original, replay_sources(target, None).sources
 
 
-@pytest.mark.parametrize("name", ["h200-roce", "h200-x1-capture", "h200-x2-capture"])
+@pytest.mark.parametrize(
+    "name", ["h200-roce", "h200-x1-capture", "h200-x2-capture", "b300-roce", "h20-roce", "gb10", "h200-ib"]
+)
 def test_a_capture_of_a_replayed_node_reads_the_same(tmp_path: Path, name: str) -> None:
     original, copy = again(node_dir(name), tmp_path / "copy")
     assert readings(copy) == readings(original)
@@ -64,6 +80,15 @@ def test_a_capture_of_a_replayed_node_reads_the_same(tmp_path: Path, name: str) 
         )
         assert [record.text for record in after.kmsg] == [record.text for record in before.kmsg]
     assert after.meta.boot_id == before.meta.boot_id
+    assert after.bmc == before.bmc
+    if before.host is not None:
+        assert without_times(after.host) == without_times(before.host)
+
+
+def without_times(host: Any) -> Any:
+    """host.json less the moments at which units began: another clock tells them otherwise."""
+    units = {name: {**unit, "since_mono_s": None} for name, unit in host["units"].items()}
+    return {**host, "units": units}
 
 
 def test_faults_are_captured_as_the_same_faults(tmp_path: Path) -> None:
@@ -190,6 +215,7 @@ def test_an_earlier_capture_is_replaced_but_what_people_added_stays(tmp_path: Pa
     recorder.write(recording, target, "node: first\n")
     (target / "scenarios").mkdir()
     (target / "scenarios/mine.yaml").write_text("name: mine\nsteps: []\n")
+    (target / "root").mkdir()
     (target / "root/old").write_text("x")
     recording.kmsg = ["6,7,1,-;NVRM: second"]
     recorder.write(recording, target)
@@ -314,5 +340,7 @@ def test_help_is_there(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_refusal_names_cover_every_kind() -> None:
-    assert recorder._refusal(NotSupported("x")) == {"error": "NOT_SUPPORTED"}
-    assert recorder._refusal(SourceError("x")) == {"error": "UNAVAILABLE"}
+    assert refusal(NotSupported("x")) == {"error": "NOT_SUPPORTED"}
+    assert refusal(SourceError("x")) == {"error": "UNAVAILABLE"}
+    for kind in (NotSupported, DeviceLost, DeviceAbsent, SourceTimeout, ParseError, SourceUnavailable):
+        assert type(source_error(refusal(kind("x"))["error"], "it")) is kind

@@ -89,3 +89,37 @@ def write_scenario(folder: Path, steps: list[dict[str, Any]] | str, name: str = 
 def demo_node() -> Path:
     """The demo's node."""
     return node_dir("h200-roce")
+
+
+def host_document() -> dict[str, Any]:
+    """host.json with one entry of each part."""
+    return {
+        "units": {
+            "nvidia-fabricmanager.service": {
+                "load_state": "loaded", "active_state": "active", "sub_state": "running", "restarts": 0,
+                "since_mono_s": 30.0,
+            }
+        },
+        "disks": {
+            "/": {
+                "total_b": 1000, "free_b": 600, "total_inodes": 100, "free_inodes": 60, "read_only": False,
+            }
+        },
+        "mounts": {"/models": {"answered": True, "latency_s": 0.001, "problem": "", "marker": True}},
+        "clock": {"synchronised": True, "offset_s": 0.0, "max_error_s": 0.001},
+        "reach": {"198.51.100.2:29500": {"accepted": True, "latency_s": 0.001, "problem": ""}},
+    }  # fmt: skip
+
+
+def bmc_document() -> dict[str, Any]:
+    """bmc.json with one service of two documents."""
+    return {
+        "node": {
+            "/redfish/v1": {"Chassis": {"@odata.id": "/redfish/v1/Chassis"}},
+            "/redfish/v1/Chassis": {
+                "Members": [{"@odata.id": "/redfish/v1/Chassis/1"}], "Temperatures": [{"Reading": 30.0}],
+                "SerialNumber": "BMC-4711-XYZ", "HostName": "bmc-rack7", "Note": "at 192.0.2.17",
+            },
+            "/redfish/v1/Chassis/1": {"error": "TIMEOUT"},
+        }
+    }  # fmt: skip

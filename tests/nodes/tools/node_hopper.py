@@ -149,7 +149,7 @@ def build(kind: Kind, description: str, fabric: str, engines: str) -> Node:
         host=host_parts.host(
             units=UNITS,
             disks={"/": (960, 610), "/var/lib/nodegate": (960, 610)},
-            reach=("198.51.100.2:29500",),
+            reach=() if kind.infiniband else ("198.51.100.2:29500",),
         ),
         kmsg=kernel_log(kind),
     )  # fmt: skip
