@@ -1,7 +1,7 @@
 """driver.fabric_manager, driver.persistenced, driver.imex: do the driver's own services run?
 
 systemd: ActiveState, SubState and NRestarts of nvidia-fabricmanager, nvlsm (Blackwell), nvidia-persistenced
-and nvidia-imex. A fabric manager that is dead shows on no GPU: links stay up and routes stay as they were, but
+and nvidia-imex. A dead fabric manager shows on no GPU: links stay up and routes stay as they were, but
 no failed link is handled and no new CUDA context comes up (NVIDIA/NVSentinel#883, #889: dead for 20 days).
 While serving that degrades: what serves goes on, and nvlink.fabric, nvlink.links and xid see what breaks.
 A profile that lists a unit as inactive under host.services (a guest whose host runs it) leaves it out.
