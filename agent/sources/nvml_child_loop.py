@@ -1,5 +1,6 @@
 """The NVML child's side of its pipes: a line of JSON in, a line of JSON out, until the parent is gone.
 
+The parent may send several lines before it reads replies; they are answered one by one, each at once.
 Request `{"id": 7, "op": "read", "args": {...}}`; reply `{"id": 7, "ok": {...}}` or
 `{"id": 7, "refused": "NOT_FOUND"}`.
 """
@@ -29,13 +30,14 @@ def serve(operations: Mapping[str, Callable[..., dict[str, Any]]]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the parent alone
     replies = _claim_stdout()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
+    encoded = json.JSONEncoder(separators=(",", ":"), default=_text).encode
     for line in sys.stdin.buffer:
-        request = json.loads(line)
+        request = json.loads(line.decode())
         try:
             reply = {"id": request["id"], "ok": operations[request["op"]](**request["args"])}
         except Refused as no:
             reply = {"id": request["id"], "refused": no.name}
-        _write(replies, json.dumps(reply, separators=(",", ":"), default=_text).encode() + b"\n")
+        _write(replies, encoded(reply).encode() + b"\n")
 
 
 def _claim_stdout() -> int:

@@ -1,4 +1,4 @@
-"""One NVML child process and the pipes to it: ask with a deadline, kill, reap. One caller at a time."""
+"""One NVML child process and the pipes to it: send, receive with a deadline, kill. One caller at a time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from typing import Any
 MAX_REPLY_B = 1 << 20
 #: How much of the child's standard error is kept to explain its end.
 MAX_STDERR_B = 4096
+
+#: json.dumps would build an encoder for every line.
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
 
 Process = subprocess.Popen[bytes]
 #: Waits up to some seconds for a killed process; False if it is still there (stuck in the kernel).
@@ -57,28 +60,44 @@ class NvmlChild:
             bufsize=0,
             process_group=0,
         )
-        self._stderr = b""
-        self._next_id = 0
-        for pipe in (self.process.stdout, self.process.stderr):
-            os.set_blocking(_fd(pipe), False)
+        self._stdin, self._stdout, self._stderr = (
+            _fd(pipe) for pipe in (self.process.stdin, self.process.stdout, self.process.stderr)
+        )
+        self._buffer = b""
+        self._said = b""
+        self._sent = self._received = 0
+        self._poll = select.poll()
+        for pipe in (self._stdout, self._stderr):
+            os.set_blocking(pipe, False)
+            self._poll.register(pipe, select.POLLIN)
 
     @property
     def alive(self) -> bool:
         """Whether it still runs."""
         return self.process.poll() is None
 
-    def ask(self, op: str, args: Mapping[str, object], deadline_s: float) -> dict[str, Any]:
-        """Send one request and wait for its reply. Raises ChildLate, ChildGone, ChildGarbled."""
-        self._next_id += 1
-        request = json.dumps({"id": self._next_id, "op": op, "args": args}, separators=(",", ":"))
-        end_s = time.monotonic() + deadline_s
+    def send(self, requests: Sequence[tuple[str, Mapping[str, object]]]) -> None:
+        """Send (operation, arguments) in one go; they are answered in turn. Raises ChildGone.
+
+        Together they must fit into a pipe, or this would wait for a process that may hang.
+        """
+        lines = []
+        for op, args in requests:
+            self._sent += 1
+            lines.append(_encoded({"id": self._sent, "op": op, "args": args}))
+        data = ("\n".join(lines) + "\n").encode()
         try:
-            os.write(_fd(self.process.stdin), request.encode() + b"\n")
+            while data:
+                data = data[os.write(self._stdin, data) :]
         except BrokenPipeError:
             raise ChildGone(self._how_it_ended()) from None
-        reply = _parsed(self._line(end_s))
-        if reply.get("id") != self._next_id:
-            raise ChildGarbled(f"a reply to request {reply.get('id')!r} instead of {self._next_id}")
+
+    def receive(self, deadline_s: float) -> dict[str, Any]:
+        """The reply to the oldest request that has none yet. Raises ChildLate, ChildGone, ChildGarbled."""
+        self._received += 1
+        reply = _parsed(self._line(time.monotonic() + deadline_s))
+        if reply.get("id") != self._received:
+            raise ChildGarbled(f"a reply to request {reply.get('id')!r} instead of {self._received}")
         return reply
 
     def kill(self) -> None:
@@ -92,33 +111,33 @@ class NvmlChild:
                 pipe.close()
 
     def _line(self, end_s: float) -> bytes:
-        """One line of the child's output, read until `end_s`; its standard error is kept empty meanwhile."""
-        output, errors = _fd(self.process.stdout), _fd(self.process.stderr)
-        poll = select.poll()
-        poll.register(output, select.POLLIN)
-        poll.register(errors, select.POLLIN)
-        line = b""
-        while not line.endswith(b"\n"):
+        """One line of the child's output, read until `end_s`."""
+        while (end := self._buffer.find(b"\n")) < 0:
+            if len(self._buffer) > MAX_REPLY_B:
+                raise ChildGarbled("a reply without end")
             left_s = end_s - time.monotonic()
             if left_s <= 0:
                 raise ChildLate
-            ready = {descriptor for descriptor, _ in poll.poll(math.ceil(left_s * 1000))}
-            if errors in ready and not self._drain_stderr():
-                poll.unregister(errors)
-            if output in ready:
-                data = os.read(output, 65536)
-                if not data:
-                    raise ChildGone(self._how_it_ended())
-                line += data
-                if len(line) > MAX_REPLY_B:
-                    raise ChildGarbled("a reply without end")
+            self._read_more(left_s)
+        line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
         return line
+
+    def _read_more(self, wait_s: float) -> None:
+        """Wait for output and take it; standard error is kept empty meanwhile."""
+        ready = {descriptor for descriptor, _ in self._poll.poll(math.ceil(wait_s * 1000))}
+        if self._stderr in ready and not self._drain_stderr():
+            self._poll.unregister(self._stderr)
+        if self._stdout in ready:
+            data = os.read(self._stdout, 65536)
+            if not data:
+                raise ChildGone(self._how_it_ended())
+            self._buffer += data
 
     def _drain_stderr(self) -> bool:
         """Keep the newest standard error; False at its end."""
         with contextlib.suppress(BlockingIOError):
-            data = os.read(_fd(self.process.stderr), 65536)
-            self._stderr = (self._stderr + data)[-MAX_STDERR_B:]
+            data = os.read(self._stderr, 65536)
+            self._said = (self._said + data)[-MAX_STDERR_B:]
             return bool(data)
         return True
 
@@ -127,7 +146,7 @@ class NvmlChild:
         ended = reap(self.process, 0.5)
         self._drain_stderr()
         ending = _exit_text(self.process.returncode) if ended else "closed its pipe"
-        said = self._stderr.decode(errors="replace").strip().splitlines()
+        said = self._said.decode(errors="replace").strip().splitlines()
         return f"{ending} ({said[-1][:200]})" if said else ending
 
 
@@ -147,7 +166,7 @@ def _fd(pipe: Any) -> int:
 
 def _parsed(line: bytes) -> dict[str, Any]:
     try:
-        reply = json.loads(line)
+        reply = json.loads(line.decode())
     except ValueError:
         raise ChildGarbled(f"{line[:60]!r}") from None
     if not isinstance(reply, dict):

@@ -49,7 +49,12 @@ def start(node: NvmlFile, library: Path) -> Iterator[Callable[..., NvmlProcess]]
     made: list[NvmlProcess] = []
 
     def make(**options: object) -> NvmlProcess:
-        defaults = {"deadline_s": PATIENT_S, "start_deadline_s": PATIENT_S, "env": node.env(library)}
+        defaults = {
+            "deadline_s": PATIENT_S,
+            "start_deadline_s": PATIENT_S,
+            "share_s": 0.0,  # a test changes the node and reads on at once
+            "env": node.env(library),
+        }
         made.append(NvmlProcess(**(defaults | options)))
         return made[-1]
 

@@ -53,9 +53,37 @@ typedef struct {
     int margin;
 } nvmlMarginTemperature_v1_t;
 
+typedef struct {
+    unsigned version;
+    unsigned long long aggregate_parity, aggregate_secded, aggregate_corrected;
+    unsigned long long volatile_parity, volatile_secded, volatile_corrected;
+    unsigned long long l2, sm, pcie, mcu, other;
+    unsigned threshold_exceeded;
+} nvmlEccSramErrorStatus_v1_t;
+
+typedef struct {
+    unsigned max, high, partial, low, none;
+} nvmlRowRemapperHistogramValues_t;
+
+typedef struct {
+    unsigned version, channel_pending, tpc_pending;
+} nvmlRepairStatus_v1_t;
+
+typedef struct event_set {
+    unsigned long long types;
+} *nvmlEventSet_t;
+
+typedef struct {
+    nvmlDevice_t device;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
+} nvmlEventData_t;
+
 enum { TYPE_UNSIGNED_INT = 1, TYPE_UNSIGNED_LONG_LONG = 3, TYPE_SIGNED_INT = 5 };
 
 extern int nvml_initialized;
+/* The device with this number in the file, NULL if there is none. */
+nvmlDevice_t gpu_numbered(int number);
 
 #define BEGIN(gpu)                                                                                                    \
     do {                                                                                                              \

@@ -13,6 +13,7 @@
 
 #define MAX_LINES 4096
 #define MAX_TEXT 160
+#define BUCKETS 8192 /* a power of two above MAX_LINES */
 
 struct line {
     char key[MAX_TEXT];
@@ -21,6 +22,8 @@ struct line {
 
 static struct line lines[MAX_LINES];
 static int line_count;
+/* Line number + 1 by hash of the key: lookups must cost little beside the latencies that are played back. */
+static short buckets[BUCKETS];
 static struct stat last_seen;
 
 static const struct {
@@ -79,6 +82,33 @@ static char *trimmed(char *text)
     return text;
 }
 
+static unsigned first_bucket(const char *key)
+{
+    unsigned hash = 2166136261u; /* FNV-1a */
+    while (*key)
+        hash = (hash ^ (unsigned char)*key++) * 16777619u;
+    return hash % BUCKETS;
+}
+
+/* The bucket that holds the key, or the empty one where it belongs. */
+static short *bucket_of(const char *key)
+{
+    unsigned bucket = first_bucket(key);
+    while (buckets[bucket] && strcmp(lines[buckets[bucket] - 1].key, key) != 0)
+        bucket = (bucket + 1) % BUCKETS;
+    return &buckets[bucket];
+}
+
+static void add_line(const char *key, const char *value)
+{
+    short *bucket = bucket_of(key);
+    if (*bucket)
+        die("given twice", key);
+    snprintf(lines[line_count].key, MAX_TEXT, "%s", key);
+    snprintf(lines[line_count].value, MAX_TEXT, "%s", value);
+    *bucket = (short)++line_count;
+}
+
 static void load(const char *path)
 {
     char text[2 * MAX_TEXT + 8];
@@ -86,6 +116,7 @@ static void load(const char *path)
     if (!file)
         die(strerror(errno), path);
     line_count = 0;
+    memset(buckets, 0, sizeof buckets);
     while (fgets(text, sizeof text, file)) {
         char *key = trimmed(text);
         if (*key == '\0' || *key == '#')
@@ -94,9 +125,7 @@ static void load(const char *path)
         if (!equals || line_count == MAX_LINES)
             die("not `key = value`, or too many lines", key);
         *equals = '\0';
-        snprintf(lines[line_count].key, MAX_TEXT, "%s", trimmed(key));
-        snprintf(lines[line_count].value, MAX_TEXT, "%s", trimmed(equals + 1));
-        line_count++;
+        add_line(trimmed(key), trimmed(equals + 1));
     }
     fclose(file);
 }
@@ -118,10 +147,8 @@ static void refresh(void)
 
 static const char *lookup(const char *key)
 {
-    for (int i = 0; i < line_count; i++)
-        if (strcmp(lines[i].key, key) == 0)
-            return lines[i].value;
-    return NULL;
+    short found = *bucket_of(key);
+    return found ? lines[found - 1].value : NULL;
 }
 
 const char *find_text(int gpu, const char *key)
@@ -215,6 +242,16 @@ void wait_field(int gpu, unsigned field)
     const char *text = find_setting(gpu, key);
     if (text)
         wait_us(atoll(text));
+}
+
+int begin_peer(const char *name, int gpu)
+{
+    char key[MAX_TEXT];
+    snprintf(key, sizeof key, "fault.%s", name);
+    const char *text = find_text(gpu, key);
+    if (!text)
+        text = find_text(gpu, "fault");
+    return text ? act_out(text) : NVML_SUCCESS;
 }
 
 int begin_call(const char *name, int gpu)

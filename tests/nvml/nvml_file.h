@@ -7,8 +7,15 @@
  *   gpu.margin = 50                    value of every GPU; gpu3.margin = 20 of one; a missing key is Not Supported
  *   gpu3.margin = GPU_IS_LOST          an NVML error instead of a value
  *   gpu.field.165 = 1                  field value; gpu3.field.165.7 = 0 for one scope (NVLink)
+ *   gpu.p2p.2 = 0                      P2P status of a capability with every peer; gpu3.p2p.2.5 = 4 with GPU 5
+ *   gpu.topology = 30                  common ancestor with every peer; gpu3.topology.5 = 50 with GPU 5
+ *   gpu.sram.parity = 1                a member of the SRAM error status (parity, secded, exceeded)
+ *   gpu.histogram.none = 2             a member of the row remapper's histogram (max, high, partial, low, none)
+ *   gpu.event_types = 65439            types of events that a GPU supports
+ *   events = 3:8:79 5:32768:1          events so far, GPU:type:data, oldest first: append to raise one
  *   us.nvmlDeviceGetPowerUsage = 1884  latency of a call in microseconds; gpu3.us.NAME for one GPU
- *   us.field.161 = 430                 latency of one field value, on top of its call's
+ *   us.field.161 = 430                 latency of one field value, on top of its call's; a recording of a real
+ *                                      GPU is played back by naming all its calls (nvml_lib.WARM_LATENCIES_US)
  *   fault.nvmlInitWithFlags = hang     fault of a call; gpu3.fault = hang for every call of one GPU,
  *                                      gpu3.fault.NAME for one call of one GPU (before gpu3.fault); `none` = no fault
  *
@@ -24,6 +31,7 @@ enum {
     NVML_ERROR_NOT_SUPPORTED = 3,
     NVML_ERROR_NOT_FOUND = 6,
     NVML_ERROR_INSUFFICIENT_SIZE = 7,
+    NVML_ERROR_TIMEOUT = 10,
     NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
     NVML_ERROR_UNKNOWN = 999
 };
@@ -33,6 +41,8 @@ enum {
 
 /* Reads the file again if it has changed, waits the call's latency, then acts out its fault. */
 int begin_call(const char *name, int gpu);
+/* Acts out the fault of the second GPU of a call about two. */
+int begin_peer(const char *name, int gpu);
 /* Waits the latency of one field value. */
 void wait_field(int gpu, unsigned field);
 /* `gpuN.key`, else `gpu.key`, else (for NODE) `key`; NULL if there is none. */

@@ -1,6 +1,6 @@
 /* SIMULATED NVML: starting, the system, the devices and who they are, answered from a file (see nvml_file.h).
  *
- * With nvml_readings.c and nvml_file.c this makes libnvidia-ml.so.1, compiled by the test run.
+ * With the other files here this makes libnvidia-ml.so.1, compiled by the test run.
  */
 #include <stdio.h>
 #include <string.h>
@@ -68,6 +68,14 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *out)
     BEGIN(gpus[index].number);
     *out = &gpus[index];
     return NVML_SUCCESS;
+}
+
+nvmlDevice_t gpu_numbered(int number)
+{
+    for (unsigned i = 0; i < gpu_count; i++)
+        if (gpus[i].number == number)
+            return &gpus[i];
+    return NULL;
 }
 
 static nvmlDevice_t by_text(const char *key, const char *text)

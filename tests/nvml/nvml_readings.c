@@ -122,7 +122,14 @@ GET_UINT(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
 GET_UINT(nvmlDeviceGetMaxPcieLinkWidth, "pcie_max_width")
 GET_UINT(nvmlDeviceGetPcieReplayCounter, "pcie_replays")
 
-static int is_nvlink(unsigned field) { return field >= 161 && field <= 165; }
+static int is_nvlink(unsigned field) { return (field >= 161 && field <= 165) || (field >= 206 && field <= 222); }
+
+/* Counters of 64 bits: clocks held down, NVLink errors of both generations. */
+static int is_long(unsigned field)
+{
+    return field == 74 || (field >= 161 && field <= 163) || (field >= 206 && field <= 222) ||
+           (field >= 269 && field <= 271);
+}
 
 static int field_number(nvmlDevice_t gpu, const nvmlFieldValue_t *field, long long *out)
 {
@@ -153,7 +160,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t gpu, int count, nvmlFieldValu
         if (id >= 193 && id <= 196) {
             fields[i].valueType = TYPE_SIGNED_INT;
             fields[i].value.siVal = (int)number;
-        } else if (id >= 161 && id <= 163) {
+        } else if (is_long(id)) {
             fields[i].valueType = TYPE_UNSIGNED_LONG_LONG;
             fields[i].value.ullVal = (unsigned long long)number;
         } else {

@@ -1,59 +1,57 @@
-"""How long something that hung is left alone."""
+"""How long what failed is left alone."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
 from agent.errors import SourceTimeout, SourceUnavailable
 from agent.sources.nvml_cooldown import MAX_REST_S, Cooldown
 
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
+GONE = SourceUnavailable("the process was ended by SIGSEGV")
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def cooldown(clock: Clock) -> Cooldown:
+def cooldown(clock: Callable[[], float]) -> Cooldown:
     return Cooldown(clock)
 
 
-def test_rests_double_up_to_a_limit(cooldown: Cooldown, clock: Clock) -> None:
-    rests = []
-    for _ in range(40):
-        cooldown.failed("gpu", "power", SourceTimeout("hung"), 10.0)
-        began_s = clock.now_s
-        while cooldown.why_not("gpu") is not None:
-            clock.now_s += 5.0
-        rests.append(clock.now_s - began_s)
-    assert rests[:6] == [10, 20, 40, 80, 160, 300]
-    assert set(rests[5:]) == {MAX_REST_S}
+def rest_s(cooldown: Cooldown, clock: Callable[[], float], name: str) -> float:
+    began_s, step_s = clock.now_s, 0.5
+    while cooldown.why_not(name) is not None:
+        clock.now_s += step_s
+    return clock.now_s - began_s
 
 
-def test_the_error_is_the_one_that_happened(cooldown: Cooldown) -> None:
-    cooldown.failed("gpu", "power", SourceUnavailable("crashed"), 10.0)
-    error = cooldown.why_not("gpu")
-    assert type(error) is SourceUnavailable
-    assert str(error) == "crashed; next try in 10 s"
-    assert cooldown.why_not("other") is None
+def test_rests_double_up_to_a_limit(cooldown: Cooldown, clock: Callable[[], float]) -> None:
+    rests_s = []
+    for _ in range(12):
+        cooldown.failed("GPU-a", GONE, 1.0)
+        rests_s.append(rest_s(cooldown, clock, "GPU-a"))
+    assert rests_s[:9] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert rests_s[9:] == [MAX_REST_S] * 3
 
 
-def test_only_the_call_that_failed_ends_it(cooldown: Cooldown, clock: Clock) -> None:
-    cooldown.failed("gpu", "power", SourceTimeout("hung"), 10.0)
-    clock.now_s = 11.0
-    cooldown.worked("gpu", "thermal")
-    cooldown.failed("gpu", "power", SourceTimeout("hung"), 10.0)
-    clock.now_s = 25.0
-    assert cooldown.why_not("gpu") is not None, "power hung twice in a row: 20 s"
-    clock.now_s = 32.0
-    cooldown.worked("gpu", "power")
-    cooldown.failed("gpu", "power", SourceTimeout("hung"), 10.0)
-    clock.now_s = 43.0
-    assert cooldown.why_not("gpu") is None, "power had worked in between: 10 s"
+def test_what_works_again_starts_from_the_beginning(cooldown: Cooldown, clock: Callable[[], float]) -> None:
+    for _ in range(3):
+        cooldown.failed("GPU-a", GONE, 1.0)
+    cooldown.worked("GPU-a")
+    assert cooldown.why_not("GPU-a") is None
+    cooldown.failed("GPU-a", GONE, 1.0)
+    assert rest_s(cooldown, clock, "GPU-a") == 1
+
+
+def test_names_rest_by_themselves(cooldown: Cooldown) -> None:
+    cooldown.failed("GPU-a", GONE, 1.0)
+    assert cooldown.why_not("GPU-b") is None
+    cooldown.worked("GPU-b")
+    assert cooldown.why_not("GPU-a") is not None
+
+
+def test_the_error_is_told_again_with_the_time_left(cooldown: Cooldown, clock: Callable[[], float]) -> None:
+    cooldown.failed("GPU-a", SourceTimeout("no answer within 2 s"), 10.0)
+    clock.now_s += 4
+    error = cooldown.why_not("GPU-a")
+    assert isinstance(error, SourceTimeout)
+    assert str(error) == "no answer within 2 s; next try in 6 s"
