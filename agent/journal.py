@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agent.check_track import ResultChange
-from agent.journal_store import Retention, Row, read_history, read_latest
+from agent.journal_read import read_faults, read_history, read_latest, read_memories, read_state
+from agent.journal_store import Retention, Row
 from agent.journal_writer import QUEUE_ROWS, RETRY_S, JournalWriter
 from agent.model import Result, ResultKey, Snapshot
 from agent.result_json import result_to_dict
+from agent.sources.fault_history import PartFault
+from agent.track_memory import SubjectMemory
 
 __all__ = ["Journal", "Retention"]
 
@@ -25,7 +28,7 @@ LATEST_EVERY_S = 30.0
 
 _CHANGE = (
     "INSERT INTO changes (wall_s, mono_s, boot_id, check_id, subject, before, verdict, raw_verdict, summary,"
-    " evidence) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " evidence, part) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _GATE = (
     "INSERT INTO gates (wall_s, boot_id, engine, before, state, reason, evidence)"
@@ -33,6 +36,13 @@ _GATE = (
 )
 _OPERATOR = "INSERT INTO operator (wall_s, boot_id, command, reason, who) VALUES (?, ?, ?, ?, ?)"
 _MARK = "INSERT INTO marks (wall_s, boot_id, mark, summary) VALUES (?, ?, ?, ?)"
+_FAULT = (
+    "INSERT INTO faults (wall_s, boot_id, part, place, check_id, hardware, summary)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_TRACE = "INSERT INTO traces (wall_s, boot_id, check_id, summary, trace) VALUES (?, ?, ?, ?, ?)"
+_STATE = "INSERT OR REPLACE INTO memory (boot_id, name, value) VALUES (?, ?, ?)"
+_OTHER_STATES = "DELETE FROM memory WHERE boot_id <> ?"
 _LATEST = "INSERT OR REPLACE INTO latest (boot_id, check_id, subject, result) VALUES (?, ?, ?, ?)"
 _FORGET = "DELETE FROM latest WHERE boot_id <> ? OR check_id = ? AND subject = ?"
 _OTHER_BOOTS = "DELETE FROM latest WHERE boot_id <> ?"
@@ -77,20 +87,45 @@ class Journal:
         """Why the journal is not healthy, else what is worth a warning about it; empty when all is well."""
         return self._writer.trouble or self._writer.notice
 
-    def record_changes(self, changes: Sequence[ResultChange], boot_id: str) -> None:
-        """Record changed results with their evidence."""
+    def record_changes(
+        self,
+        changes: Sequence[ResultChange],
+        boot_id: str,
+        explain: Callable[[Result], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Record changed results with their evidence and, if someone explains it, what it means."""
         self._boot_id = boot_id
         wall_s = self._wall()
         for change in changes:
             after = change.after
             before = None if change.before is None else change.before.verdict.value
-            stored = _json(result_to_dict(after))
+            stored = result_to_dict(after)
+            evidence = _json(stored | {"explained": explain(after)} if explain else stored)
             seen = (wall_s, after.measured_mono_s, boot_id, after.check, after.subject)
-            said = (before, after.verdict.value, after.raw_verdict.value, after.finding.summary, stored)
-            self._writer.put(Row(_CHANGE, seen + said))
-            self._writer.put(Row(_LATEST, (boot_id, after.check, after.subject, stored)))
+            said = (before, after.verdict.value, after.raw_verdict.value, after.finding.summary, evidence)
+            self._writer.put(Row(_CHANGE, (*seen, *said, after.part)))
+            latest = _json(_with_memory(stored, change.memory))
+            self._writer.put(Row(_LATEST, (boot_id, after.check, after.subject, latest)))
 
-    def record_latest(self, snapshot: Snapshot) -> None:
+    def record_fault(self, fault: PartFault) -> None:
+        """Record a confirmed fault of a part, for its history over reboots."""
+        at = (fault.wall_s, fault.boot_id, fault.part, fault.place)
+        self._writer.put(Row(_FAULT, (*at, fault.check, int(fault.hardware), fault.summary)))
+
+    def record_trace(self, check: str, summary: str, trace: str, *, boot_id: str = "") -> None:
+        """Record where a check broke or hangs."""
+        self._writer.put(Row(_TRACE, (self._wall(), boot_id or self._boot_id, check, summary, trace)))
+
+    def record_state(self, name: str, value: object, boot_id: str) -> None:
+        """Keep a value for an agent that restarts on this boot; what other boots kept is dropped."""
+        self._writer.put(Row(_OTHER_STATES, (boot_id,)))
+        self._writer.put(Row(_STATE, (boot_id, name, _json(value))))
+
+    def record_latest(
+        self,
+        snapshot: Snapshot,
+        memories: Callable[[], Mapping[ResultKey, SubjectMemory]] = dict,
+    ) -> None:
         """Note how fresh every result is, for an agent that restarts on this boot; cheap after every run."""
         now_s = time.monotonic()
         if self._latest_at_s is not None and now_s - self._latest_at_s < LATEST_EVERY_S:
@@ -102,10 +137,11 @@ class Journal:
         for check, subject in known.keys() - measured.keys():
             self._writer.put(Row(_FORGET, (snapshot.boot_id, check, subject)))
         self._writer.put(Row(_OTHER_BOOTS, (snapshot.boot_id,)))
-        for (check, subject), result in snapshot.results.items():
-            if known.get((check, subject)) != result.measured_mono_s:
-                stored = _json(result_to_dict(result))
-                self._writer.put(Row(_LATEST, (snapshot.boot_id, check, subject, stored)))
+        remembered = memories()
+        for key, result in snapshot.results.items():
+            if known.get(key) != result.measured_mono_s:
+                stored = _json(_with_memory(result_to_dict(result), remembered.get(key)))
+                self._writer.put(Row(_LATEST, (snapshot.boot_id, *key, stored)))
 
     def record_gate(
         self, engine: str, old: str, new: str, reason: str, evidence: object = None, *, boot_id: str = ""
@@ -124,16 +160,31 @@ class Journal:
         """Record what happened to the agent itself: a start, a stop, a new profile."""
         self._writer.put(Row(_MARK, (self._wall(), boot_id or self._boot_id, mark, summary)))
 
-    def history(self, since_wall_s: float, limit: int = 1000) -> list[dict[str, Any]]:
+    def history(
+        self, since_wall_s: float, limit: int = 1000, part: str | None = None
+    ) -> list[dict[str, Any]]:
         """The newest `limit` entries since a time (wall clock), oldest first. Raises SourceUnavailable.
 
-        Each has `kind` (result, gate, operator, mark), `wall_s`, `boot_id` and what its table holds.
+        Each has `kind` (result, gate, operator, mark, trace), `wall_s`, `boot_id` and what its table holds.
+        With `part` (id or subject) the results of that part alone.
         """
-        return read_history(self.path, since_wall_s, limit)
+        return read_history(self.path, since_wall_s, limit, part)
+
+    def faults(self, since_wall_s: float) -> list[PartFault]:
+        """Confirmed faults by part since a time, oldest first. Raises SourceUnavailable."""
+        return read_faults(self.path, since_wall_s)
 
     def last_results(self, boot_id: str) -> list[Result]:
         """The newest results of this boot, to be carried over a restart. Raises SourceUnavailable."""
         return read_latest(self.path, boot_id)
+
+    def last_memories(self, boot_id: str, now_mono_s: float) -> dict[ResultKey, SubjectMemory]:
+        """What is to be remembered beside the results of this boot. Raises SourceUnavailable."""
+        return read_memories(self.path, boot_id, now_mono_s)
+
+    def last_state(self, name: str, boot_id: str) -> object:
+        """What `record_state` kept on this boot, None for nothing. Raises SourceUnavailable."""
+        return read_state(self.path, name, boot_id)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until all that was recorded is committed; False if not in time, or if entries were dropped."""
@@ -142,6 +193,10 @@ class Journal:
     def close(self, timeout_s: float = 5.0) -> None:
         """Write what is left and end the thread; gives up after `timeout_s`."""
         self._writer.close(timeout_s)
+
+
+def _with_memory(stored: dict[str, Any], memory: SubjectMemory | None) -> dict[str, Any]:
+    return stored if memory is None else stored | {"memory": memory.to_dict()}
 
 
 def _json(value: object) -> str:

@@ -1,4 +1,4 @@
-"""The journal's SQLite file: schema, rows in and out. Used by the journal's writer thread and by readers.
+"""The journal's SQLite file as its writer thread uses it: opened, mended, written and pruned.
 
 WAL keeps every committed row through a SIGKILL; rows of an operator or a gate are also synced to the disk
 (synchronous=FULL), so that they survive a power cut. https://www.sqlite.org/wal.html
@@ -7,39 +7,18 @@ WAL keeps every committed row through a SIGKILL; rows of an operator or a gate a
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.errors import ConfigError, ParseError, SourceUnavailable
-from agent.model import Result
-from agent.result_json import result_from_dict
+from agent.errors import ConfigError
+from agent.journal_schema import SCHEMA_VERSION, upgrade
 
-SCHEMA_VERSION = 1
 BUSY_S = 2.0
-_SCHEMA = """
-BEGIN IMMEDIATE;
-CREATE TABLE changes (id INTEGER PRIMARY KEY, wall_s REAL NOT NULL, mono_s REAL NOT NULL,
-  boot_id TEXT NOT NULL, check_id TEXT NOT NULL, subject TEXT NOT NULL, before TEXT, verdict TEXT NOT NULL,
-  raw_verdict TEXT NOT NULL, summary TEXT NOT NULL, evidence TEXT NOT NULL);
-CREATE TABLE gates (id INTEGER PRIMARY KEY, wall_s REAL NOT NULL, boot_id TEXT NOT NULL,
-  engine TEXT NOT NULL, before TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
-  evidence TEXT NOT NULL);
-CREATE TABLE operator (id INTEGER PRIMARY KEY, wall_s REAL NOT NULL, boot_id TEXT NOT NULL,
-  command TEXT NOT NULL, reason TEXT NOT NULL, who TEXT NOT NULL);
-CREATE TABLE marks (id INTEGER PRIMARY KEY, wall_s REAL NOT NULL, boot_id TEXT NOT NULL, mark TEXT NOT NULL,
-  summary TEXT NOT NULL);
-CREATE TABLE latest (boot_id TEXT NOT NULL, check_id TEXT NOT NULL, subject TEXT NOT NULL,
-  result TEXT NOT NULL, PRIMARY KEY (boot_id, check_id, subject)) WITHOUT ROWID;
-CREATE INDEX changes_wall ON changes (wall_s);
-PRAGMA user_version = 1;
-COMMIT;
-"""
-LOG_TABLES = ("changes", "gates", "operator", "marks")
+LOG_TABLES = ("changes", "gates", "operator", "marks", "faults", "traces")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -78,8 +57,8 @@ def open_store(path: Path, *, check_pages: bool = True) -> sqlite3.Connection:
             problem = f"the journal has schema {version}, this nodegate knows up to {SCHEMA_VERSION}"
             raise ConfigError(problem, where=str(path), remedy="upgrade nodegate, or move the file away")
         connection.execute("PRAGMA journal_mode = WAL")
-        if version == 0:
-            connection.executescript(_SCHEMA)
+        if version < SCHEMA_VERSION:
+            upgrade(connection, version)
         elif check_pages and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise _damaged(f"{path} fails its integrity check")
     except BaseException:
@@ -145,53 +124,3 @@ def retention_rows(retention: Retention, now_wall_s: float) -> list[Row]:
         sql = f"DELETE FROM {table} WHERE wall_s < ? AND id <= ({keep}) OR id <= ({keep})"  # noqa: S608
         rows.append(Row(sql, (oldest_wall_s, retention.min_rows, retention.max_rows)))
     return rows
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection for reading only. Raises SourceUnavailable when the journal cannot be read."""
-    try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
-    except sqlite3.Error as cause:
-        raise SourceUnavailable(f"cannot read the journal {path}: {cause}") from cause
-    try:
-        connection.row_factory = sqlite3.Row
-        yield connection
-    except sqlite3.Error as cause:
-        raise SourceUnavailable(f"cannot read the journal {path}: {cause}") from cause
-    finally:
-        connection.close()
-
-
-def read_history(path: Path, since_wall_s: float, limit: int) -> list[dict[str, Any]]:
-    """The newest `limit` entries of all kinds since a time, oldest first."""
-    entries: list[dict[str, Any]] = []
-    with reading(path) as connection:
-        for table in LOG_TABLES:
-            sql = f"SELECT * FROM {table} WHERE wall_s >= ? ORDER BY id DESC LIMIT ?"  # noqa: S608
-            entries += [_entry(table, row) for row in connection.execute(sql, (since_wall_s, limit))]
-    entries.sort(key=lambda entry: entry["wall_s"])
-    return entries[-limit:] if limit > 0 else []
-
-
-_KINDS = {"changes": "result", "gates": "gate", "operator": "operator", "marks": "mark"}
-
-
-def _entry(table: str, row: sqlite3.Row) -> dict[str, Any]:
-    entry = {"kind": _KINDS[table], **{key: row[key] for key in row.keys() if key != "id"}}  # noqa: SIM118
-    if "check_id" in entry:
-        entry["check"] = entry.pop("check_id")
-    if "evidence" in entry:
-        entry["evidence"] = json.loads(entry["evidence"])
-    return entry
-
-
-def read_latest(path: Path, boot_id: str) -> list[Result]:
-    """The newest result of every check and subject on this boot."""
-    with reading(path) as connection:
-        rows = connection.execute("SELECT result FROM latest WHERE boot_id = ?", (boot_id,)).fetchall()
-    results = []
-    for row in rows:
-        with contextlib.suppress(ParseError, ValueError):  # of an older nodegate: it will be measured anew
-            results.append(result_from_dict(json.loads(row["result"])))
-    return results

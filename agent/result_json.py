@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.errors import ParseError
-from agent.model import Action, ActionKind, Finding, Result, ServingClass, Verdict
+from agent.model import Action, ActionKind, Basis, BasisKind, Finding, Result, ServingClass, Verdict
 
 
 def action_to_dict(action: Action) -> dict[str, Any]:
@@ -25,6 +25,7 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
         "unit": finding.unit,
         "action": action_to_dict(finding.action),
         "serving_class": None if finding.serving_class is None else finding.serving_class.value,
+        "basis": None if finding.basis is None else [finding.basis.kind.value, finding.basis.key],
     }
 
 
@@ -41,6 +42,9 @@ def result_to_dict(result: Result) -> dict[str, Any]:
         "valid_for_s": result.valid_for_s,
         "carried": result.carried,
         "waived": result.waived,
+        "shadow": result.shadow,
+        "times": result.times,
+        "part": result.part,
         "finding": finding_to_dict(result.finding),
     }
 
@@ -59,14 +63,18 @@ def result_from_dict(data: Mapping[str, Any]) -> Result:
             valid_for_s=float(data["valid_for_s"]),
             carried=bool(data["carried"]),
             waived=bool(data["waived"]),
+            shadow=bool(data.get("shadow", False)),
+            times=int(data.get("times", 0)),
+            part=str(data.get("part", "")),
         )
-    except (KeyError, TypeError, ValueError) as cause:
+    except (KeyError, IndexError, TypeError, ValueError) as cause:
         raise ParseError(f"not a stored result: {type(cause).__name__}: {cause}") from cause
 
 
 def _finding(data: Mapping[str, Any]) -> Finding:
     action = data["action"]
     own_class = data["serving_class"]
+    basis = data.get("basis")  # an older nodegate wrote none
     return Finding(
         subject=str(data["subject"]),
         verdict=Verdict(data["verdict"]),
@@ -76,4 +84,5 @@ def _finding(data: Mapping[str, Any]) -> Finding:
         unit=str(data["unit"]),
         action=Action(ActionKind(action["kind"]), str(action["hint"]), action["play"]),
         serving_class=None if own_class is None else ServingClass(own_class),
+        basis=None if basis is None else Basis(BasisKind(basis[0]), str(basis[1])),
     )

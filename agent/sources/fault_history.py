@@ -17,6 +17,8 @@ class PartFault:
     wall_s: float
     boot_id: str
     summary: str
+    #: Whether its action is hands on the hardware, and not a setting or a restart.
+    hardware: bool = True
 
 
 class FaultHistory(Protocol):

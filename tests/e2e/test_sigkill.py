@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from daemon_rig import DaemonRig, wait_until
 
-from agent.journal_store import read_history
+from agent.journal_read import read_history
 
 KILLS = 20
 LONGEST_LIFE_S = 2.5
