@@ -7,7 +7,7 @@ from check_cases import Case, all_cases, run_case
 
 CASES = all_cases()
 KNOWN = {"why", "profile", "set", "remove", "kmsg", "stale_s", "samples", "expect", "others"}
-EXPECTABLE = {"verdict", "class", "summary", "observed", "expected", "unit", "action", "play"}
+EXPECTABLE = {"verdict", "class", "summary", "observed", "expected", "unit", "action", "play", "basis"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -31,6 +31,9 @@ def test_case(case: Case) -> None:
             assert re.search(want["summary"], found.summary), told
         if "action" in want:
             assert found.action.kind == want["action"], told
+        if "basis" in want:
+            assert found.basis is not None, told
+            assert found.basis.key == want["basis"], told
         if "play" in want:
             assert found.action.play == want["play"], told
     others = {subject: found for subject, found in findings.items() if subject not in expect}
