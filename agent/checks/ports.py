@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from agent.checks.pci import normal_address
 from agent.checks.registry import unknown
-from agent.errors import DeviceAbsent, SourceError
-from agent.model import Finding, Verdict
+from agent.errors import DeviceAbsent, SourceError, SourceUnavailable
+from agent.model import Basis, Finding, Verdict
 from agent.node_profile import FabricKind, NicPort
 
 if TYPE_CHECKING:
     from agent.node_profile import NodeProfile
+    from agent.sources import Sources
 
 INFINIBAND = "sys/class/infiniband"
+PCI_DEVICES = "sys/bus/pci/devices"
 
 
 def subject_of(port: NicPort) -> str:
@@ -24,6 +27,24 @@ def subject_of(port: NicPort) -> str:
 def port_path(port: NicPort) -> str:
     """The port's folder in sysfs."""
     return f"{INFINIBAND}/{port.device}/ports/{port.port}"
+
+
+def netdev_of(port: NicPort) -> str:
+    """The port's network interface. Raises SourceUnavailable when the profile names none."""
+    if port.netdev is None:
+        raise SourceUnavailable("the profile names no interface for this port")
+    return port.netdev
+
+
+def address_of(sources: Sources, port: NicPort) -> str:
+    """PCI address of the port's function as it is now. Raises DeviceAbsent, ParseError, SourceUnavailable."""
+    target = sources.tree.link_target(f"{INFINIBAND}/{port.device}/device")
+    return normal_address(target.rstrip("/").rsplit("/", 1)[-1])
+
+
+def basis_of(profile: NodeProfile, port: NicPort, key: str) -> Basis:
+    """A key of this port in the profile: `fabric.ports.3.rate_gbps`."""
+    return Basis.profile(f"fabric.ports.{profile.fabric.ports.index(port)}.{key}")
 
 
 def no_ports(profile: NodeProfile) -> str | None:
@@ -37,6 +58,13 @@ def not_roce(profile: NodeProfile) -> str | None:
     """Skip rule: what only lossless Ethernet has."""
     if profile.fabric.kind is not FabricKind.ROCE:
         return f"the fabric is {profile.fabric.kind}, not roce"
+    return no_ports(profile)
+
+
+def not_ib(profile: NodeProfile) -> str | None:
+    """Skip rule: what only InfiniBand has."""
+    if profile.fabric.kind is not FabricKind.IB:
+        return f"the fabric is {profile.fabric.kind}, not ib"
     return no_ports(profile)
 
 

@@ -1,7 +1,8 @@
-"""roce.pfc_config, roce.ecn_config: is the lossless class set up on each port as the profile says?
+"""roce.pfc_config: is the lossless class set up on each port as the profile says?
 
-PFC, trust and DSCP map: DCBNL, IEEE 802.1Qaz (RTM_GETDCB; what `dcb pfc show` and `dcb app show` print).
-ECN: /sys/class/net/IFACE/ecn/roce_{np,rp}/enable/PRIORITY, which only the mlx5 driver of DOCA/OFED has.
+PFC, trust and DSCP map: DCBNL, IEEE 802.1Qaz (RTM_GETDCB), which DOCA's mlnx_qos and iproute2's dcb both set,
+with either driver. Global pause: ETHTOOL_GPAUSEPARAM. Where RDMA's packets go by default, with the
+paths of each driver, is in roce_traffic_class.py.
 """
 
 from __future__ import annotations
@@ -9,36 +10,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.checks import advice
-from agent.checks.ports import judge_ports, not_roce, subject_of
+from agent.checks.ports import judge_ports, netdev_of, not_roce, subject_of
 from agent.checks.registry import Limits, check
-from agent.errors import ParseError, SourceUnavailable
-from agent.model import Finding, ServingClass, Verdict
+from agent.checks.roce_traffic_class import default_class_problem
+from agent.errors import ParseError
+from agent.model import Action, Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile, Roce
 from agent.sources import DcbInfo, Sources
 
 _SET_PFC = advice.play(
     "roce", "Set PFC, trust and DSCP map of the profile with mlnx_qos or dcb, on the host and on the switch."
 )
-_SET_ECN = advice.play("roce", "Write 1 to the files under ecn/roce_np and ecn/roce_rp of this interface.")
 _OWNER = advice.play(
     "roce", "Stop lldpad and set mlnx_qos --dcbx os on the interface, so that the host's settings hold."
 )
-NO_ECN_FILES = (
-    "no such interface (see nic.port), or a driver without ECN files; with the inbox driver verify ECN by"
-    " other means and switch roce.ecn_config off in the profile"
+_PAUSE_OFF = advice.play(
+    "roce", "Turn global pause off with ethtool -A on this interface and on its switch port: PFC replaces it."
 )
-
-
-def _netdev(port: NicPort) -> str:
-    if port.netdev is None:
-        raise SourceUnavailable("the profile names no interface for this port")
-    return port.netdev
 
 
 @check(
     "roce.pfc_config",
     title="PFC, trust and DSCP map",
-    source="RTM_GETDCB: DCB_ATTR_IEEE_PFC, DCB_ATTR_IEEE_APP_TABLE",
+    source="RTM_GETDCB: DCB_ATTR_IEEE_PFC, DCB_ATTR_IEEE_APP_TABLE; ETHTOOL_GPAUSEPARAM; default_roce_tos",
     serving_class=ServingClass.SOFT,
     network=True,
     period_s=30.0,
@@ -50,72 +44,58 @@ def _netdev(port: NicPort) -> str:
 def roce_pfc_config(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """PFC must be on for the profile's priority alone, and RDMA traffic must be sorted into it."""
     roce = profile.fabric.roce
-    yield from judge_ports(
-        profile, lambda port: _judge_pfc(port, sources.net.dcb(_netdev(port)), roce), absent="see nic.port"
-    )
+    yield from judge_ports(profile, lambda port: _judge(sources, port, roce), absent="see nic.port")
 
 
-def _judge_pfc(port: NicPort, dcb: DcbInfo, roce: Roce) -> Finding:
+def _judge(sources: Sources, port: NicPort, roce: Roce) -> Finding:
+    # Everything is read before anything is judged: a port with a part that cannot be read is not set up.
+    netdev = netdev_of(port)
+    dcb = sources.net.dcb(netdev)
+    pause = sources.net.pause(netdev)
+    by_default = default_class_problem(sources, port, roce)
+    problem = _pfc_problem(port, dcb, roce)
+    if problem is not None:
+        return problem
+    if pause.rx or pause.tx:
+        sides = " and ".join(side for side, on in (("rx", pause.rx), ("tx", pause.tx)) if on)
+        summary = f"global pause is on ({sides}): it stops every priority, also those that PFC leaves alone"
+        rule = Basis.standard("PFC or global pause, never both (802.1Qbb)")
+        return _failed(port, summary, sides, "off", rule, _PAUSE_OFF)
+    if by_default is not None:
+        return by_default
+    lossless, basis = str(roce.priority), Basis.profile("fabric.roce.priority")
+    if not dcb.host_managed:
+        summary = "set as expected, but the firmware or lldpad manages DCBX: a switch may change it"
+        owner = Basis.standard("the host manages DCBX")
+        return Finding(
+            subject_of(port), Verdict.WARN, summary, "firmware or lldpad", "host", "", _OWNER, basis=owner
+        )
+    sorting = f"DSCP {roce.dscp}" if roce.trust == "dscp" else "PCP"
+    summary = f"PFC on priority {roce.priority} alone, {sorting} maps to it"
+    return Finding(subject_of(port), Verdict.PASS, summary, lossless, lossless, basis=basis)
+
+
+def _pfc_problem(port: NicPort, dcb: DcbInfo, roce: Roce) -> Finding | None:
     if len(dcb.pfc_on) != 8:
         raise ParseError(f"DCB of {port.netdev} has {len(dcb.pfc_on)} priorities, not 8")
-    subject = subject_of(port)
     lossless = [priority for priority, on in enumerate(dcb.pfc_on) if on]
     seen = ", ".join(map(str, lossless)) or "none"
     if lossless != [roce.priority]:
         summary = f"PFC is on for priority {seen}, expected {roce.priority} alone"
-        return Finding(subject, Verdict.FAIL, summary, seen, str(roce.priority), action=_SET_PFC)
+        return _failed(port, summary, seen, str(roce.priority), Basis.profile("fabric.roce.priority"))
     if dcb.trust != roce.trust:
         summary = f"the port sorts packets by {dcb.trust}, expected {roce.trust}"
-        return Finding(subject, Verdict.FAIL, summary, dcb.trust, roce.trust, action=_SET_PFC)
+        return _failed(port, summary, dcb.trust, roce.trust, Basis.profile("fabric.roce.trust"))
     mapped = dcb.dscp_to_priority.get(roce.dscp)
     if roce.trust == "dscp" and mapped != roce.priority:
         where = "is not mapped" if mapped is None else f"maps to priority {mapped}"
         summary = f"DSCP {roce.dscp} {where}, expected priority {roce.priority}"
-        return Finding(subject, Verdict.FAIL, summary, mapped, roce.priority, action=_SET_PFC)
-    if not dcb.host_managed:
-        summary = "set as expected, but the firmware or lldpad manages DCBX: a switch may change it"
-        return Finding(subject, Verdict.WARN, summary, seen, str(roce.priority), action=_OWNER)
-    sorting = f"DSCP {roce.dscp}" if roce.trust == "dscp" else "PCP"
-    summary = f"PFC on priority {roce.priority} alone, {sorting} maps to it"
-    return Finding(subject, Verdict.PASS, summary, seen, str(roce.priority))
+        return _failed(port, summary, mapped, roce.priority, Basis.profile("fabric.roce.dscp"))
+    return None
 
 
-def _no_ecn(profile: NodeProfile) -> str | None:
-    return not_roce(profile) or (None if profile.fabric.roce.ecn else "the profile does not ask for ECN")
-
-
-@check(
-    "roce.ecn_config",
-    title="ECN at both ends",
-    source="/sys/class/net/IFACE/ecn/{roce_np,roce_rp}/enable/PRIORITY",
-    serving_class=ServingClass.SOFT,
-    network=True,
-    period_s=30.0,
-    fail_for_s=30.0,
-    triggers=("net.link",),
-    skip=_no_ecn,
-    action=_SET_ECN,
-)
-def roce_ecn_config(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
-    """ECN must be on for the lossless priority at the notification point and at the reaction point."""
-    priority = profile.fabric.roce.priority
-    yield from judge_ports(profile, lambda port: _judge_ecn(sources, port, priority), absent=NO_ECN_FILES)
-
-
-def _judge_ecn(sources: Sources, port: NicPort, priority: int) -> Finding:
-    base = f"sys/class/net/{_netdev(port)}/ecn"
-    points = {
-        "notification": f"{base}/roce_np/enable/{priority}",
-        "reaction": f"{base}/roce_rp/enable/{priority}",
-    }
-    values = {name: sources.tree.integer(path) for name, path in points.items()}
-    for name, value in values.items():
-        if value not in (0, 1):
-            raise ParseError(f"/{points[name]} reads {value}, not 0 or 1")
-    off = [name for name, value in values.items() if value == 0]
-    if off:
-        summary = f"ECN is off at the {' and '.join(off)} point for priority {priority}"
-        return Finding(subject_of(port), Verdict.FAIL, summary, "off", "on", action=_SET_ECN)
-    return Finding(
-        subject_of(port), Verdict.PASS, f"ECN on for priority {priority} at both points", "on", "on"
-    )
+def _failed(
+    port: NicPort, summary: str, seen: str | int | None, want: str | int, basis: Basis,
+    action: Action = _SET_PFC,
+) -> Finding:  # fmt: skip
+    return Finding(subject_of(port), Verdict.FAIL, summary, seen, want, action=action, basis=basis)

@@ -9,8 +9,8 @@ from typing import Any
 
 from fake_h200_engines import engine_files, engine_pids
 from fake_h200_fabric import fabric_files, hopper_ber, pci_links, peers, units
-from fake_h200_host import host_data, host_files
-from fake_h200_net import NIC_BUSES, interface, nic_files
+from fake_h200_host import engine_peers, host_data, host_files, host_links, host_profile
+from fake_h200_net import NIC_BUSES, fabric, interface, nic_files
 from fake_sources import FakeNode
 
 from agent.node_profile import NodeProfile
@@ -165,7 +165,8 @@ def h200_data() -> dict[str, Any]:
             f"sys/class/infiniband/mlx5_{slot}/device": f"../../../0000:{NIC_BUSES[slot]}:00.0"
             for slot in range(8)
         }
-        | pci_links(BUSES),
+        | pci_links(BUSES)
+        | host_links(),
         "kmsg": ["6,339,5140900,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04"],
         "engines": {name: _serving(name) for name in ("glm", "kimi")},
         **host,
@@ -213,10 +214,11 @@ def h200_profile_data() -> dict[str, Any]:
             "vbios": ["96.00.A5.00.1A"],
         },
         "nvlink": {"links_per_gpu": LINKS, "speed_mb_s": 26562, "fabric": True, "nvswitches": 4},
-        "fabric": {"kind": "roce", "ports": ports},
+        "fabric": fabric(ports),
+        "host": host_profile(),
         "engines": {
-            "glm": {"gpus": [0, 1, 2, 3], "port": 8000},
-            "kimi": {"gpus": [4, 5, 6, 7], "port": 8001},
+            "glm": {"gpus": [0, 1, 2, 3], "port": 8000, "peers": engine_peers("glm")},
+            "kimi": {"gpus": [4, 5, 6, 7], "port": 8001, "peers": engine_peers("kimi")},
         },
     }
 
