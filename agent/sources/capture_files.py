@@ -14,11 +14,15 @@ from agent.sources.refusals import refusal
 _PCI = "sys/bus/pci/devices"
 _NET = "sys/class/net"
 _RDMA = "sys/class/infiniband"
+_RELEASE = "proc/sys/kernel/osrelease"
 #: Base class and subclass of what belongs to the node's work: GPUs, NICs (Ethernet, InfiniBand), NVSwitches.
 _PCI_CLASSES = frozenset({0x0300, 0x0302, 0x0200, 0x0207, 0x0680})
 #: A PCI-to-PCI bridge: of those above such devices, what says where peer-to-peer traffic goes.
 _BRIDGE = 0x0604
-_BRIDGE_NAMES = ("class", "vendor", "device", "numa_node", "current_link_speed", "current_link_width")
+_BRIDGE_NAMES = (
+    "class", "vendor", "device", "numa_node", "current_link_speed", "current_link_width", "max_link_speed",
+    "max_link_width",
+)  # fmt: skip
 _PCI_NAMES = (
     "class", "vendor", "device", "subsystem_vendor", "subsystem_device", "numa_node", "local_cpulist",
     "current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "aer_dev_correctable",
@@ -30,7 +34,7 @@ _PCI_BYTES = ("config", "vpd")
 #: (folder, names in it); both may hold `*` and `?`. Reading more is cheap, missing what a check reads is not.
 _ALWAYS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("proc", ("cmdline", "meminfo", "swaps", "uptime", "stat", "loadavg")),
-    ("proc/self", ("mounts",)),
+    ("proc/self", ("mounts", "limits")),
     ("proc/sys/kernel/random", ("boot_id",)),
     (
         "proc/sys/kernel",
@@ -79,6 +83,9 @@ _ALWAYS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sys/kernel/mm/hugepages/*", ("nr_hugepages", "free_hugepages")),
     ("sys/kernel/iommu_groups/*", ("type",)),
     ("sys/kernel/debug/sched", ("migration_cost_ns",)),
+    ("sys/kernel/debug/mlx5/*/cc_params", ("*",)),
+    ("sys/kernel/config/rdma_cm/*/ports/*", ("default_roce_tos",)),
+    ("sys/class/nvme/*", ("state", "model", "firmware_rev")),
     ("sys/devices/system/cpu", ("online", "possible")),
     ("sys/devices/system/cpu/cpu*/cpufreq", ("scaling_governor",)),
     ("sys/devices/system/node", ("online", "has_memory")),
@@ -124,10 +131,13 @@ def record_files(tree: Tree, sysctl: Iterable[str] = ()) -> FileRecording:
     named = [(f"proc/sys/{parent}", (name,)) for parent, _, name in (s.rpartition("/") for s in settings)]
     for folder, names in (*_ALWAYS, *named):
         _record(tree, recording, folder, names)
+    _record(tree, recording, f"lib/modules/{recording.files.get(_RELEASE)}", ("modules.builtin",))
     for address in _names(tree, _PCI):
         if _class_of(tree, address) in _PCI_CLASSES:
             _record(tree, recording, f"{_PCI}/{address}", _PCI_NAMES)
             _record_link(tree, recording, f"{_PCI}/{address}")
+            _record(tree, recording, f"{_PCI}/{address}/link", ("l1_aspm",))
+            _record_link(tree, recording, f"{_PCI}/{address}/iommu_group")
             for name in _PCI_BYTES:
                 _record_bytes(tree, recording, f"{_PCI}/{address}/{name}")
         elif _class_of(tree, address) == _BRIDGE:

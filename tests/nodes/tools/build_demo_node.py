@@ -232,10 +232,28 @@ driver_version: 580.159.04
 gpus:
   pins:
 {pins}
+nvlink: {{nvswitches: 4}}
+
 fabric:
   kind: roce
+  roce: {{cnp_dscp: 48}}
+  nic: {{max_read_request_bytes: 4096, firmware: [{{board_id: MT_0000000838, firmware_min: 28.43.1000}}]}}
   ports:
 {ports}
+host:
+  kernel_args: [iommu=pt]
+  sysctl: {{vm.swappiness: 1, kernel.numa_balancing: 0}}
+  transparent_hugepage: madvise
+  cpu_governor: performance
+  swap: false
+  numa_nodes: 2
+  modules: [nvidia_uvm, nvidia_peermem]
+  modules_absent: [nouveau]
+  services: {{nvidia-fabricmanager.service: active, nvidia-persistenced.service: active}}
+  aspm: performance
+  acs: "off"
+  iommu: pt
+
 {engines}
 # Shorter than in production, so that a gate reopens within seconds of a fault's end while one watches.
 checks:

@@ -5,6 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 GIB = 2**30
+_LIMITS = "\n".join(
+    f"{name:<26}{soft:<21}{soft:<21}{unit:<10}"
+    for name, soft, unit in (
+        ("Limit", "Soft Limit", "Units"),
+        ("Max cpu time", "unlimited", "seconds"),
+        ("Max open files", "1048576", "files"),
+        ("Max locked memory", "unlimited", "bytes"),
+    )
+)
 NVIDIA_MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_peermem")
 RDMA_MODULES = ("mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "ib_umad")
 
@@ -55,8 +64,12 @@ def files(
         "sys/devices/system/node/online": f"0-{nodes - 1}" if nodes > 1 else "0",
         "sys/devices/system/node/has_memory": f"0-{nodes - 1}" if nodes > 1 else "0",
         "sys/devices/system/cpu/online": f"0-{cpu_count - 1}",
-        "sys/kernel/iommu_groups/0/type": "identity",
-        "sys/kernel/iommu_groups/1/type": "identity",
+        "sys/class/nvme/nvme0/state": "live",
+        "sys/class/nvme/nvme1/state": "live",
+        f"lib/modules/{kernel}/modules.builtin": (
+            "kernel/drivers/nvme/host/nvme-core.ko\nkernel/drivers/nvme/host/nvme.ko"
+        ),
+        "proc/self/limits": _LIMITS,
         "etc/os-release": 'NAME="Ubuntu"\nVERSION_ID="24.04"\nID=ubuntu',
     }
     for module in modules:

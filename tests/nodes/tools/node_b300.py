@@ -95,6 +95,9 @@ class Board:
             owner.address, CX8_IDS, 0x020000, speed_gts=64.0, width=16, numa_node=rail // 4, max_read_b=4096
         )
         self.files[f"dev/nvidia{self.first_slot + rail}"] = ""
+        self.files[f"sys/bus/pci/devices/{owner.address}/vpd"] = pci_parts.vpd(
+            "Nvidia ConnectX8 XDR IB/800GBE", "MLX000647", owner.serial
+        )
         self.files |= nic_parts.card_files(owner)
         for port in range(1, PORTS + 1):
             if port in DATA_PORTS:
@@ -214,8 +217,8 @@ def profile(name: str, boards: list[Board], numa_of: list[int], engines: str) ->
     )
     ports = "".join(
         f"    - {{device: {owner.device}, port: {DATA_PORTS[index]}, netdev: eth_r{owner.number}_p{index},"
-        f' rate_gbps: 200, mtu_bytes: 9216, pci_bus_id: "{owner.address}", gpu: {owner.number},'
-        f" path_to_gpu: PIX, numa_node: {owner.numa_node}}}\n"
+        f' rate_gbps: 200, mtu_bytes: 9216, pci_bus_id: "{owner.address}", serial: {owner.serial},'
+        f" gpu: {owner.number}, path_to_gpu: PIX, numa_node: {owner.numa_node}}}\n"
         for board in boards
         for owner in (card(board.board, rail) for rail in range(8))
         for index in range(4)

@@ -113,16 +113,25 @@ def bridge(address: str, kind: int, numa_node: int, speed_gts: float) -> dict[st
         f"{base}/device": f"{ids[1]:#06x}",
         f"{base}/class": "0x060400",
         f"{base}/numa_node": str(numa_node),
+        f"{base}/current_link_speed": f"{speed_gts} GT/s PCIe",
+        f"{base}/current_link_width": "16",
+        f"{base}/max_link_speed": f"{speed_gts} GT/s PCIe",
+        f"{base}/max_link_width": "16",
         f"{base}/config": config_space(ids, 0x060400, speed_gts, 16, kind=kind, acs=0),
     }
 
 
 def behind_one_switch(
-    low_bus: int, endpoints: dict[int, str], numa_node: int, speed_gts: float, domain: str = "0000"
+    low_bus: int,
+    endpoints: dict[int, str],
+    numa_node: int,
+    speed_gts: float,
+    domain: str = "0000",
+    root_gts: float = 32.0,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Files and links of a root port, a switch and its endpoints (by number of the downstream port)."""
     root, up = f"{domain}:{low_bus:02x}:01.0", f"{domain}:{low_bus + 1:02x}:00.0"
-    files = bridge(root, _ROOT_PORT, numa_node, speed_gts) | bridge(up, _UPSTREAM, numa_node, speed_gts)
+    files = bridge(root, _ROOT_PORT, numa_node, root_gts) | bridge(up, _UPSTREAM, numa_node, root_gts)
     top = f"../../../devices/pci{domain}:{low_bus:02x}/{root}"
     links = {f"sys/bus/pci/devices/{root}": top, f"sys/bus/pci/devices/{up}": f"{top}/{up}"}
     for number, address in endpoints.items():
@@ -130,7 +139,30 @@ def behind_one_switch(
         files |= bridge(down, _DOWNSTREAM, numa_node, speed_gts)
         links[f"sys/bus/pci/devices/{down}"] = f"{top}/{up}/{down}"
         links[f"sys/bus/pci/devices/{address}"] = f"{top}/{up}/{down}/{address}"
+        group_files, group_links = iommu_group(address)
+        files |= group_files
+        links |= group_links
     return files, links
+
+
+def iommu_group(address: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The passthrough group that an endpoint is in."""
+    domain, bus, _ = address.split(":")
+    group = int(domain, 16) * 256 + int(bus, 16)
+    link = {f"sys/bus/pci/devices/{address}/iommu_group": f"../../../../kernel/iommu_groups/{group}"}
+    return {f"sys/kernel/iommu_groups/{group}/type": "identity"}, link
+
+
+def vpd(name: str, part_number: str, serial: str) -> dict[str, str]:
+    """Vital product data (PCI 3.0, appendix I): a name, a part number, a serial number, a checksum byte."""
+    fields = b"".join(
+        keyword + bytes([len(text)]) + text.encode()
+        for keyword, text in ((b"PN", part_number), (b"SN", serial))
+    )
+    fields += b"RV\x01"
+    head = b"\x82" + len(name).to_bytes(2, "little") + name.encode()
+    head += b"\x90" + (len(fields) + 1).to_bytes(2, "little") + fields
+    return {"hex": (head + bytes([-sum(head) % 256]) + b"\x78").hex()}
 
 
 def behind_root_port(
@@ -139,7 +171,8 @@ def behind_root_port(
     """Files and links of an endpoint straight below a root port."""
     domain_bus = root.rsplit(":", 1)[0]
     top = f"../../../devices/pci{domain_bus}/{root}"
-    return bridge(root, _ROOT_PORT, numa_node, speed_gts), {
+    files, links = iommu_group(address)
+    return files | bridge(root, _ROOT_PORT, numa_node, speed_gts), links | {
         f"sys/bus/pci/devices/{root}": top,
         f"sys/bus/pci/devices/{address}": f"{top}/{address}",
     }
