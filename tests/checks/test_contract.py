@@ -75,7 +75,7 @@ def test_what_cannot_be_waived_and_what_is_network() -> None:
 
 def test_only_engine_health_stays_out_of_admission() -> None:
     without = {c.id for c in CHECKS.values() if Phase.ADMISSION not in c.phases}
-    assert without == {"engine.health"}
+    assert without == {"engine.health", "gpu.memory_growth"}
     assert all(c.unknown_blocks_admission for c in CHECKS.values())
 
 
@@ -97,6 +97,15 @@ def test_a_node_without_hardware_skips_it(check: Check) -> None:
         ("gpu.persistence", {"gpus": {"persistence": False}}),
         ("gpu.ecc", {"gpus": {"ecc": False}}),
         ("gpu.remap", {"gpus": {"ecc": False}}),
+        ("gpu.ecc_sram", {"gpus": {"ecc": False}}),
+        ("gpu.repair", {"gpus": {"ecc": False}}),
+        ("gpu.vbios", {"gpus": {"vbios": None}}),
+        ("gpu.power_limit", {"gpus": {"has_power_limit": False}}),
+        ("gpu.pcie", {"gpus": {"pcie": False}}),
+        ("gpu.pcie_errors", {"gpus": {"pcie": False}}),
+        ("gpu.hbm_temp", {"gpus": {"unified_memory": True}}),
+        ("gpu.memory_growth", {"gpus": {"unified_memory": True}}),
+        ("gpu.foreign", {"mode": "gate"}),
         ("nvlink.links", {"nvlink": {"links_per_gpu": 0, "speed_mb_s": None, "fabric": False}}),
         ("nvlink.errors", {"nvlink": {"links_per_gpu": 0, "speed_mb_s": None, "fabric": False}}),
         ("nvlink.fabric", {"nvlink": {"fabric": False}}),

@@ -86,7 +86,15 @@ FOR_DASHBOARDS = {
     ("gpu.thermal_margin", "thermal.temperature_c"),
 }
 #: Read to catch contradictions only: a platform may lack it.
-CROSS_CHECKS = {("gpu.thermal_margin", "thermal.slowdown_c")}
+CROSS_CHECKS = {
+    ("gpu.thermal_margin", "thermal.slowdown_c"),
+    # The check has a limit of its own for parts that state none.
+    ("gpu.hbm_temp", "thermal.memory_max_c"),
+    # Newer parts have no application clocks.
+    ("gpu.clocks", "ecc.app_sm_clock_mhz"),
+    # Evidence that the summary adds.
+    ("gpu.power_dips", "power.draw_w"),
+}
 NEED_NOT_ANSWER = FOR_DASHBOARDS | CROSS_CHECKS
 NVML_READS = [
     (c, path)
@@ -203,7 +211,7 @@ def test_two_slots_pinned_to_one_gpu_do_not_pass(check: Check) -> None:
 
 @pytest.mark.parametrize("check", GPU_CHECKS, ids=_ids)
 def test_old_readings_do_not_pass(check: Check) -> None:
-    if check.id in ("gpu.pins", "gpu.model"):
+    if check.id in ("gpu.pins", "gpu.model", "gpu.vbios"):
         return  # these judge identities, which carry no time
     node = h200_node()
     node.nvml.stale_s = 60.0
