@@ -25,8 +25,8 @@ from agent.sources import Sources
 if TYPE_CHECKING:
     from agent.profile_loader import LoadedProfile
 
-#: These checks judge what the daemon sees of its engines.
-_OF_ENGINES = ("engine.", "gpu.memory_growth")
+#: These checks judge what the daemon sees of its engines over time, or what it has kept in its journal.
+_OF_DAEMON = ("engine.", "gpu.memory_growth", "history.")
 EXIT_PASS, EXIT_FAIL, EXIT_UNKNOWN = 0, 1, 2
 
 
@@ -135,7 +135,7 @@ def select(checks: Mapping[str, Check], phase: Phase | None, only: str | None) -
 
 def _without_daemon(plan: CheckPlan) -> CheckPlan:
     """The plan; what only the daemon watches is left out, and says so."""
-    if plan.skip_reason is None and plan.check.id.startswith(_OF_ENGINES):
+    if plan.skip_reason is None and plan.check.id.startswith(_OF_DAEMON):
         return replace(plan, skip_reason="needs the daemon: nodegate status")
     return plan
 

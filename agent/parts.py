@@ -1,0 +1,64 @@
+"""Which part a subject is: the GPU's UUID in a slot, the NIC's serial number at a port.
+
+Read in the background and remembered, so that a part that is lost is still known by its name when its fault
+is recorded.
+"""
+
+from __future__ import annotations
+
+from agent.checks.gpus import slots
+from agent.checks.nic_serial import card_serial
+from agent.checks.ports import INFINIBAND, subject_of
+from agent.errors import SourceError
+from agent.model import gpu_slot_of
+from agent.node_profile import NicPort, NodeProfile
+from agent.sources import Sources
+
+
+class PartBook:
+    """Parts by subject. `refresh` belongs to one thread at a time, `part_of` to any."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._parts: dict[str, str] = {}
+
+    def part_of(self, subject: str) -> str:
+        """The part that a subject is, empty if it is not known or no part (`node`, `engine:glm`)."""
+        parts = self._parts
+        slot = gpu_slot_of(subject)
+        if slot is not None:
+            return parts.get(f"gpu{slot}", "")
+        return parts.get(subject, "") or parts.get(subject.partition("/")[0], "")
+
+    def refresh(self, sources: Sources, profile: NodeProfile) -> None:
+        """Read the GPUs anew, and the cards that are not known yet; what cannot be read stays as it was."""
+        parts = dict(self._parts)
+        for slot in slots(sources, profile):
+            uuid = slot.identity.uuid if slot.identity is not None else None
+            if found := uuid or (slot.pin.uuid if slot.pin is not None else None):
+                parts[slot.subject] = found
+        for port in profile.fabric.ports:
+            # A card's serial number is slow to read and cannot change while the node runs.
+            if port.device not in parts and (card := _card(sources, port)):
+                parts[port.device] = card
+            if card := parts.get(port.device, ""):
+                parts[subject_of(port)] = card
+        self._parts = parts
+
+
+def place_of(subject: str) -> str:
+    """The slot or port of a subject: `gpu3` for `gpu3/link5`."""
+    slot = gpu_slot_of(subject)
+    return subject if slot is None else f"gpu{slot}"
+
+
+def _card(sources: Sources, port: NicPort) -> str:
+    """The card's serial number, which the kernel shows to root alone, else its GUID; empty for neither."""
+    try:
+        return card_serial(sources, port)
+    except SourceError:
+        pass
+    try:
+        return f"guid {sources.tree.text(f'{INFINIBAND}/{port.device}/node_guid')}"
+    except SourceError:
+        return ""
