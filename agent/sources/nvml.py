@@ -18,7 +18,6 @@ from typing import Any
 from agent.errors import DeviceAbsent, DeviceLost, ParseError, SourceError
 from agent.sources import Nvml
 from agent.sources.gpu_reading import (
-    GROUP_FIELDS,
     GpuIdentity,
     GpuReading,
     NvmlGroup,
@@ -193,7 +192,7 @@ class NvmlProcess(Nvml):
         if answer.error is not None:
             return answer
         try:
-            values = typed_values(group, GROUP_FIELDS[group], answer.value)
+            values = typed_values(group, answer.value)
         except ParseError as error:
             self._keeper.distrust()
             return Answer(answer.at_s, error=error)

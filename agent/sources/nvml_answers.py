@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.errors import ParseError
 from agent.sources.gpu_reading import (
     GROUP_FIELDS,
+    LARGEST_NUMBER,
     GpuIdentity,
     GpuReading,
     NvmlGroup,
@@ -16,26 +17,35 @@ from agent.sources.gpu_reading import (
 )
 from agent.sources.nvml_roster import pci_address
 
-#: The type at the head of a description in GROUP_FIELDS -> the getter that checks it.
-_GETTERS: dict[str, Callable[[GpuReading, str], object]] = {
-    "int": GpuReading.integer,
-    "float": GpuReading.number,
-    "bool": GpuReading.boolean,
-    "list[int]": GpuReading.integers,
-    "list[float]": GpuReading.numbers,
-    "list[bool]": GpuReading.booleans,
+#: The type at the head of a description in GROUP_FIELDS -> whether a value is plainly of it, and the getter
+#: that judges every other value and says what is wrong with it.
+_KINDS: dict[str, tuple[Callable[[Any], bool], Callable[[GpuReading, str], object]]] = {
+    "int": (lambda value: type(value) is int, GpuReading.integer),
+    "float": (lambda value: type(value) is float and abs(value) < LARGEST_NUMBER, GpuReading.number),
+    "bool": (lambda value: type(value) is bool, GpuReading.boolean),
+    "list[int]": (lambda value: _list_of(int, value), GpuReading.integers),
+    "list[float]": (lambda value: value == [], GpuReading.numbers),
+    "list[bool]": (lambda value: _list_of(bool, value), GpuReading.booleans),
+}
+_KIND_OF = {
+    group: {field: _KINDS[text.split(",")[0].split()[0]] for field, text in fields.items()}
+    for group, fields in GROUP_FIELDS.items()
 }
 
 
-def typed_values(group: NvmlGroup, fields: Collection[str], values: object) -> dict[str, Any]:
-    """Values as the child gave them: exactly these fields of the group, each a refusal or of its type."""
-    if not isinstance(values, dict) or set(values) != set(fields):
+def _list_of(kind: type, value: object) -> bool:
+    return type(value) is list and all(type(each) is kind for each in value)
+
+
+def typed_values(group: NvmlGroup, values: object) -> dict[str, Any]:
+    """Values as the child gave them: exactly the fields of the group, each a refusal or of its type."""
+    kinds = _KIND_OF[group]
+    if not isinstance(values, dict) or values.keys() != kinds.keys():
         raise ParseError(f"the NVML process sent the wrong fields for {group}")
     typed = {field: _refusal_or_value(value) for field, value in values.items()}
-    for field in fields:
-        if not isinstance(typed[field], NvmlRefusal):
-            kind = GROUP_FIELDS[group][field].split(",")[0].split()[0]
-            _GETTERS[kind](GpuReading("", group, 0.0, typed), field)
+    for field, (plainly, getter) in kinds.items():
+        if not plainly(typed[field]) and not isinstance(typed[field], NvmlRefusal):
+            getter(GpuReading("", group, 0.0, typed), field)
     return typed
 
 

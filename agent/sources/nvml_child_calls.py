@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import struct
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,8 +18,6 @@ Handle = Any  # ctypes pointer of the binding
 
 #: The GPU is gone as a whole: no value of the group means anything.
 LOST = ("GPU_IS_LOST", "RESET_REQUIRED")
-#: nvmlValueType_t -> member of the value union.
-VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 _ERROR_NAMES: dict[int, str] = {
     value: name.removeprefix("NVML_ERROR_")
@@ -63,17 +65,57 @@ def ask(function: str, *args: object, convert: Callable[[Any], Any] | None = Non
     return convert(value) if convert else value
 
 
+def lasting(handle: Handle, read: Callable[[Handle], Any]) -> Any:
+    """A value that is part of the board (a threshold, a limit of a limit): asked again only now and then.
+
+    Some of these take NVML a millisecond or two, and no fault changes them. A refusal is not kept.
+    """
+    key = (read, ctypes.cast(handle, ctypes.c_void_p).value)
+    now_s = time.monotonic()
+    value, until_s = _lasting.get(key, (None, 0.0))
+    if now_s >= until_s:
+        value = read(handle)
+        if not any(refused(each) for each in (value if isinstance(value, list) else [value])):
+            _lasting[key] = (value, now_s + LASTING_S)
+    return value
+
+
+#: How long such a value is taken for granted. A reset or a reloaded driver start this process anew anyway.
+LASTING_S = 60.0
+_lasting: dict[tuple[Callable[[Handle], Any], int | None], tuple[Any, float]] = {}
+
+
 def field_values(handle: Handle, fields: Sequence[tuple[int, int]]) -> list[Any]:
-    """Values of (field id, scope id) pairs in one call, each read by the type that NVML gives it."""
-    answers = ask("nvmlDeviceGetFieldValues", handle, fields)
-    if refused(answers):
-        return [answers] * len(fields)
-    return [_field_value(answer) for answer in answers]
+    """Values of (field id, scope id) pairs in one call, each read by the type that NVML gives it.
+
+    The binding's own function makes an object for every field, which on links costs as much as NVML itself;
+    here the request is a copy of a prepared one and the answer is unpacked in one go.
+    """
+    call = getattr(nv.nvmlLib, "nvmlDeviceGetFieldValues", None)
+    if call is None:
+        return [refusal("FUNCTION_NOT_FOUND")] * len(fields)
+    block = ctypes.create_string_buffer(_request(tuple(fields)), len(fields) * _FIELD.size)
+    code = call(handle, ctypes.c_int(len(fields)), block)
+    if code:
+        return [refusal(error_name(code))] * len(fields)
+    return [_value(kind, no, raw) for _, _, _, _, kind, no, raw in _FIELD.iter_unpack(block.raw)]
 
 
-def _field_value(answer: Any) -> Any:
-    if answer.nvmlReturn:
-        return refusal(error_name(answer.nvmlReturn))
-    if answer.valueType >= len(VALUE_MEMBERS):
+#: nvmlFieldValue_t: field id, scope id, time stamp, latency, value type, return code, and the value's union.
+_FIELD = struct.Struct("=IIqqII8s")
+#: nvmlValueType_t -> how the union holds it: double, unsigned int, unsigned long (64 bits on every platform
+#: of this driver), unsigned and signed long long, signed int, unsigned short.
+_UNION = tuple(struct.Struct(f"={code}") for code in "dIQQqiH")
+
+
+@functools.lru_cache(maxsize=64)
+def _request(fields: tuple[tuple[int, int], ...]) -> bytes:
+    return b"".join(_FIELD.pack(field, scope, 0, 0, 0, 0, b"") for field, scope in fields)
+
+
+def _value(kind: int, no: int, raw: bytes) -> Any:
+    if no:
+        return refusal(error_name(no))
+    if kind >= len(_UNION):
         return refusal("VALUE_TYPE_UNKNOWN")
-    return getattr(answer.value, VALUE_MEMBERS[answer.valueType])
+    return _UNION[kind].unpack_from(raw)[0]

@@ -6,11 +6,12 @@ NVML API: https://docs.nvidia.com/deploy/nvml-api/
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import pynvml as nv
 
-from agent.sources.nvml_child_calls import Handle, Json, ask, field_values, refusal, refused
+from agent.sources.nvml_child_calls import Handle, Json, ask, field_values, lasting, refusal, refused
 
 FIELD_MEMORY_TEMPERATURE = 82
 FIELD_TLIMITS = {
@@ -19,9 +20,15 @@ FIELD_TLIMITS = {
     "memory_offset_c": 195,
     "gpu_offset_c": 196,
 }
-FIELD_RECOVERY_ACTION = 230
-#: NVML_FI_DEV_CLOCKS_EVENT_REASON_*: nanoseconds since the driver was loaded.
-FIELD_SLOWED_NS = {"sw_power_cap_ns": 74, "sw_thermal_ns": 269, "hw_thermal_ns": 270, "hw_brake_ns": 271}
+FIELD_ECC_CURRENT, FIELD_RECOVERY_ACTION = 1, 230
+#: NVML_FI_DEV_POWER_REQUESTED_LIMIT in mW, and NVML_FI_DEV_CLOCKS_EVENT_REASON_* in lifetime nanoseconds.
+FIELDS_POWER = {
+    "requested_limit_mw": 192,
+    "sw_power_cap_ns": 74,
+    "sw_thermal_ns": 269,
+    "hw_thermal_ns": 270,
+    "hw_brake_ns": 271,
+}
 #: NVML_FI_DEV_PCIE_*.
 FIELD_PCIE_ERRORS = {
     "l0_to_recovery": 169,
@@ -40,22 +47,38 @@ UNKNOWN_BYTES = (None, 2**64 - 1)
 
 def thermal(handle: Handle) -> Json:
     """Temperatures, thresholds and the signed T.Limit offsets."""
-    fields = [(FIELD_MEMORY_TEMPERATURE, 0), *((field, 0) for field in FIELD_TLIMITS.values())]
-    memory_c, *offsets_c = field_values(handle, fields)
     temperature_c = ask("nvmlDeviceGetTemperature", handle, nv.NVML_TEMPERATURE_GPU)
     if temperature_c == {"error": "FUNCTION_NOT_FOUND"}:  # deprecated since CUDA 13
         temperature_c = ask("nvmlDeviceGetTemperatureV", handle, nv.NVML_TEMPERATURE_GPU)
-    threshold = "nvmlDeviceGetTemperatureThreshold"
     return {
         "temperature_c": temperature_c,
-        "memory_temperature_c": memory_c,
+        "memory_temperature_c": field_values(handle, [(FIELD_MEMORY_TEMPERATURE, 0)])[0],
         "margin_c": ask("nvmlDeviceGetMarginTemperature", handle),
-        "shutdown_c": ask(threshold, handle, nv.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
-        "slowdown_c": ask(threshold, handle, nv.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
-        "memory_max_c": ask(threshold, handle, nv.NVML_TEMPERATURE_THRESHOLD_MEM_MAX),
-        "gpu_max_c": ask(threshold, handle, nv.NVML_TEMPERATURE_THRESHOLD_GPU_MAX),
-        **dict(zip(FIELD_TLIMITS, offsets_c, strict=True)),
+        **{name: lasting(handle, threshold) for name, threshold in THRESHOLDS.items()},
+        **dict(zip(FIELD_TLIMITS, lasting(handle, tlimits), strict=True)),
     }
+
+
+def _threshold(kind: int) -> Callable[[Handle], Any]:
+    return lambda handle: ask("nvmlDeviceGetTemperatureThreshold", handle, kind)
+
+
+THRESHOLDS = {
+    "shutdown_c": _threshold(nv.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+    "slowdown_c": _threshold(nv.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+    "memory_max_c": _threshold(nv.NVML_TEMPERATURE_THRESHOLD_MEM_MAX),
+    "gpu_max_c": _threshold(nv.NVML_TEMPERATURE_THRESHOLD_GPU_MAX),
+}
+
+
+def tlimits(handle: Handle) -> list[Any]:
+    """The signed offsets to the T.Limit."""
+    return field_values(handle, [(field, 0) for field in FIELD_TLIMITS.values()])
+
+
+def max_sm_clock(handle: Handle) -> Any:
+    """The highest SM clock: 1.5 ms on H200."""
+    return ask("nvmlDeviceGetMaxClockInfo", handle, nv.NVML_CLOCK_SM)
 
 
 def watts(milliwatts: int) -> float:
@@ -69,21 +92,24 @@ def power(handle: Handle) -> Json:
         "nvmlDeviceGetPowerManagementLimitConstraints", handle, convert=lambda mw: [watts(v) for v in mw]
     )
     no_limits = refused(limits_w)
+    requested_mw, *slowed_ns = field_values(handle, [(field, 0) for field in FIELDS_POWER.values()])
+    if refused(requested_mw):  # a driver without the field; its function takes a third of a millisecond
+        requested_mw = ask("nvmlDeviceGetPowerManagementLimit", handle)
     return {
         "draw_w": ask("nvmlDeviceGetPowerUsage", handle, convert=watts),
         "enforced_limit_w": ask("nvmlDeviceGetEnforcedPowerLimit", handle, convert=watts),
-        "requested_limit_w": ask("nvmlDeviceGetPowerManagementLimit", handle, convert=watts),
+        "requested_limit_w": requested_mw if refused(requested_mw) else watts(requested_mw),
         "default_limit_w": ask("nvmlDeviceGetPowerManagementDefaultLimit", handle, convert=watts),
         "min_limit_w": limits_w if no_limits else limits_w[0],
         "max_limit_w": limits_w if no_limits else limits_w[1],
         "persistence": ask("nvmlDeviceGetPersistenceMode", handle, convert=bool),
         "event_reasons": ask("nvmlDeviceGetCurrentClocksEventReasons", handle),
         "sm_clock_mhz": ask("nvmlDeviceGetClockInfo", handle, nv.NVML_CLOCK_SM),
-        "max_sm_clock_mhz": ask("nvmlDeviceGetMaxClockInfo", handle, nv.NVML_CLOCK_SM),
+        "max_sm_clock_mhz": lasting(handle, max_sm_clock),
         "gpu_utilization_percent": ask(
             "nvmlDeviceGetUtilizationRates", handle, convert=lambda rates: rates.gpu
         ),
-        **named_fields(handle, FIELD_SLOWED_NS),
+        **dict(zip(list(FIELDS_POWER)[1:], slowed_ns, strict=True)),
     }
 
 
@@ -93,11 +119,14 @@ def memory(handle: Handle) -> Json:
     rows = ask("nvmlDeviceGetRemappedRows", handle)
     corrected, uncorrected, pending, failure = [rows] * 4 if refused(rows) else rows
     errors = "nvmlDeviceGetTotalEccErrors"
+    ecc_now, recovery = field_values(handle, [(FIELD_ECC_CURRENT, 0), (FIELD_RECOVERY_ACTION, 0)])
+    if refused(ecc_now):
+        ecc_now = ask("nvmlDeviceGetEccMode", handle, convert=lambda modes: modes[0])
     single, double = nv.NVML_MEMORY_ERROR_TYPE_CORRECTED, nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
     return {
         "used_b": used if refused(used) else used.used,
         "total_b": used if refused(used) else used.total,
-        "ecc_enabled": ask("nvmlDeviceGetEccMode", handle, convert=lambda modes: bool(modes[0])),
+        "ecc_enabled": ecc_now if refused(ecc_now) else bool(ecc_now),
         "ecc_uncorrected_volatile": ask(errors, handle, double, nv.NVML_VOLATILE_ECC),
         "ecc_corrected_volatile": ask(errors, handle, single, nv.NVML_VOLATILE_ECC),
         "ecc_uncorrected_aggregate": ask(errors, handle, double, nv.NVML_AGGREGATE_ECC),
@@ -105,7 +134,7 @@ def memory(handle: Handle) -> Json:
         "remap_uncorrected": uncorrected,
         "remap_pending": pending if refused(pending) else bool(pending),
         "remap_failure": failure if refused(failure) else bool(failure),
-        "recovery_action": field_values(handle, [(FIELD_RECOVERY_ACTION, 0)])[0],
+        "recovery_action": recovery,
     }
 
 
@@ -126,7 +155,7 @@ def ecc(handle: Handle) -> Json:
         "remap_banks_none": ask("nvmlDeviceGetRowRemapperHistogram", handle, convert=lambda rows: rows.none),
         "channel_repair_pending": channel,
         "tpc_repair_pending": tpc,
-        "max_sm_clock_mhz": ask("nvmlDeviceGetMaxClockInfo", handle, nv.NVML_CLOCK_SM),
+        "max_sm_clock_mhz": lasting(handle, max_sm_clock),
         "app_sm_clock_mhz": application_clock(handle),
     }
 

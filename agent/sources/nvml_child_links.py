@@ -11,7 +11,7 @@ from typing import Any
 import pynvml as nv
 
 from agent.sources.gpu_reading import GROUP_FIELDS, NvmlGroup
-from agent.sources.nvml_child_calls import Handle, Json, ask, field_values, refusal, refused
+from agent.sources.nvml_child_calls import Handle, Json, ask, field_values, lasting, refusal, refused
 
 #: A link that is not there answers with either of these.
 NO_LINK = ("NOT_SUPPORTED", "INVALID_ARGUMENT")
@@ -86,7 +86,7 @@ def error_rate(packed: int) -> float:
 
 def link_columns(handle: Handle, *fields: int) -> list[list[Any]] | None:
     """State and the `fields` of the links that are there, read in one call; None without any link."""
-    count = field_values(handle, [(FIELD_LINK_COUNT, 0)])[0]
+    count = lasting(handle, link_count)
     links = range(DEFAULT_LINKS if refused(count) else min(count, MAX_LINKS))
     ids = (FIELD_LINK_STATE, *fields)
     answers = field_values(handle, [(field, link) for field in ids for link in links]) if links else []
@@ -94,6 +94,11 @@ def link_columns(handle: Handle, *fields: int) -> list[list[Any]] | None:
     present = [link for link in links if not refused(states[link]) or states[link]["error"] not in NO_LINK]
     starts = range(0, len(answers), len(links) or 1)
     return [[answers[start + link] for link in present] for start in starts] if present else None
+
+
+def link_count(handle: Handle) -> Any:
+    """How many links this kind of GPU has."""
+    return field_values(handle, [(FIELD_LINK_COUNT, 0)])[0]
 
 
 def speed_of(state: Any, speed: Any) -> Any:

@@ -75,6 +75,8 @@ H200: dict[str, object] = {
     "gpu.pcie_max_width": 16,
     "gpu.pcie_replays": 1,
     "gpu.processes": "",
+    "gpu.field.1": 1,
+    "gpu.field.192": 700000,
     "gpu.field.74": 812400000000,
     "gpu.field.269": 0,
     "gpu.field.270": 0,
