@@ -7,6 +7,7 @@ of the two checks judges a GPU, the other is skipped for it; when neither family
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from agent.checks.gpus import GpuSlot, read
 from agent.errors import BaselineOnly, NotSupported, ParseError
@@ -72,9 +73,11 @@ def judged_by(
     sources: Sources, slot: GpuSlot, group: NvmlGroup, fields: Iterable[str], other: str
 ) -> Finding:
     """The SKIP that names the check with this GPU's evidence. Raises NotSupported when it has none either."""
-    found = read(sources, slot, group)
-    for field in fields:
-        if found.supported(field):
+    with suppress(NotSupported):
+        found = read(sources, slot, group)
+        for field in fields:
+            if not found.supported(field):
+                continue
             found.integers(field)  # an answer that cannot be read is no evidence either
             return Finding(slot.subject, Verdict.SKIP, f"this GPU's NVLink errors are judged by {other}")
     raise NotSupported("NVML has NVLink error counters of neither generation for this GPU")

@@ -57,6 +57,13 @@ def refusal_of(value: Any) -> NvmlRefusal | None:
     return None
 
 
+def _unshared(value: Any) -> Any:
+    """A copy in which no two places hold one list: an alias of a case file gives it to many."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value
+
+
 def _given(value: Any, what: str) -> Any:
     refused = refusal_of(value)
     if refused is None:
@@ -313,10 +320,16 @@ class FakeNode:
     data: dict[str, Any]
     clock: FakeClock = field(default_factory=FakeClock)
     reads: set[str] = field(default_factory=set)
+    #: The data is used as it is, not copied: for tests that run thousands of nodes and change none in place.
+    shared: bool = False
 
     def __post_init__(self) -> None:
         empty: dict[str, Any] = {"net": {}, "files": {}, "links": {}, "kmsg": [], "engines": {}}
-        self.data = empty | {"host": {}, "bmc": {}, "faults": []} | copy.deepcopy(self.data)
+        self.data = (
+            empty
+            | {"host": {}, "bmc": {}, "faults": []}
+            | (self.data if self.shared else copy.deepcopy(self.data))
+        )
         self.nvml = FakeNvml(self.data, self.clock, self.reads)
         self.kmsg = FakeKmsg(self.data)
         self.sources = Sources(
@@ -337,6 +350,7 @@ class FakeNode:
 
         None for a folder removes all in it, and the link of that name.
         """
+        value = _unshared(value)
         for mapping in ("files", "links"):
             if path.startswith(f"{mapping}:"):
                 name = path.removeprefix(f"{mapping}:")
