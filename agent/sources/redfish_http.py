@@ -6,6 +6,7 @@ Texts of exceptions are not passed on: those of an HTTP library can quote a head
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import ssl
@@ -133,6 +134,8 @@ def _integer(text: str) -> int:
 
 def reason(cause: BaseException) -> str:
     """What went wrong with the connection, without the text of any HTTP library."""
+    if isinstance(cause, httpx.TimeoutException):
+        return "no connection in time"
     for each in _chain(cause):
         if isinstance(each, ssl.SSLCertVerificationError):
             text = " ".join(str(each.verify_message or "not trusted").split())
@@ -141,8 +144,8 @@ def reason(cause: BaseException) -> str:
             return f"TLS fails: {(each.reason or 'no handshake').replace('_', ' ').lower()}"
         if isinstance(each, socket.gaierror):
             return "the host name cannot be resolved"
-        if isinstance(each, OSError) and each.strerror:
-            return each.strerror.lower()
+        if isinstance(each, OSError) and each.errno:
+            return os.strerror(each.errno).lower()
     if isinstance(cause, httpx.RemoteProtocolError):
         return "the answer breaks off or is no HTTP"
     if isinstance(cause, (httpx.LocalProtocolError, httpx.InvalidURL)):

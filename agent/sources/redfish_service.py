@@ -33,7 +33,10 @@ SLOW_REST_S = 30.0
 REFUSED_REST_S = 300.0
 #: Documents in a row that have not come in time before the whole service is left alone.
 SLOW_IN_A_ROW = 2
-_SERVICE = "service"
+#: Why the whole service is left alone; a single document's rest has the name of its path.
+_WHOLE_SERVICE = LOGIN, CONNECT, BUSY, SLOW = "login", "connect", "busy", "slow"
+#: Share of the deadline that connecting may take.
+CONNECT_SHARE = 0.9
 _TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
@@ -90,7 +93,8 @@ class RedfishService:
     async def close(self) -> None:
         """End the session, if the service can be reached at all, and drop the connection."""
         try:
-            if self._client and self._token and self._session and self._rests.why_not(_SERVICE) is None:
+            resting = any(self._rests.why_not(name) for name in _WHOLE_SERVICE)
+            if self._client and self._token and self._session and not resting:
                 headers = {"X-Auth-Token": self._token}
                 await exchange(self._client, self._origin, "DELETE", self._session, headers)
         except SourceError:
@@ -107,15 +111,17 @@ class RedfishService:
         """Take over what the files say now: a corrected password or CA is tried at once."""
         if credentials != self._credentials:
             self._credentials, self._token, self._basic = credentials, None, False
-            self._rests.worked(_SERVICE, "login")
+            self._rests.worked(LOGIN)
         if self._client is None or context is not self._context:
             await self._drop_connection()
             self._context = context
-            self._rests.worked(_SERVICE, "connect")
+            self._rests.worked(CONNECT)
             self._client = httpx.AsyncClient(
                 verify=context,
                 trust_env=False,
-                timeout=None,  # noqa: S113 (the deadline of get() bounds all of it)
+                # The deadline of get() bounds all of it. Connecting has its own: cut off from outside in the
+                # middle of a handshake, it would leave its socket open.
+                timeout=httpx.Timeout(None, connect=CONNECT_SHARE * self.endpoint.deadline_s),
                 limits=httpx.Limits(max_connections=1, keepalive_expiry=30.0),
                 headers={"Accept": "application/json", "Accept-Encoding": "identity", "OData-Version": "4.0"},
             )
@@ -126,9 +132,10 @@ class RedfishService:
             await client.aclose()
 
     def _refuse_at_rest(self, path: str) -> None:
-        resting = self._rests.why_not(_SERVICE) or self._rests.why_not(path)
-        if resting is not None:
-            raise resting
+        for name in (*_WHOLE_SERVICE, path):
+            resting = self._rests.why_not(name)
+            if resting is not None:
+                raise resting
 
     async def _document(self, path: str) -> dict[str, Any]:
         """Read a document; a session that has ended is opened again, once."""
@@ -196,24 +203,23 @@ class RedfishService:
             self._cache.clear()
         self._cache[path] = (self._mono_s(), document)
         self._slow_in_a_row = 0
-        for during in ("connect", "login", "busy", "slow"):
-            self._rests.worked(_SERVICE, during)
-        self._rests.worked(path, "slow")
+        for name in (*_WHOLE_SERVICE, path):
+            self._rests.worked(name)
 
     def _failed(self, cause: SourceError) -> None:
         """Rest after what concerns the whole service; one bad document is its own affair."""
         if isinstance(cause, LoginRefused):
-            self._rests.failed(_SERVICE, "login", cause, REFUSED_REST_S)
+            self._rests.failed(LOGIN, cause, REFUSED_REST_S)
         elif isinstance(cause, Unreachable):
-            self._rests.failed(_SERVICE, "connect", _plain(cause), UNREACHABLE_REST_S)
+            self._rests.failed(CONNECT, _plain(cause), UNREACHABLE_REST_S)
         elif isinstance(cause, Overloaded):
-            self._rests.failed(_SERVICE, "busy", _plain(cause), OVERLOADED_REST_S)
+            self._rests.failed(BUSY, _plain(cause), OVERLOADED_REST_S)
 
     def _too_slow(self, path: str, late: SourceTimeout) -> None:
         self._slow_in_a_row += 1
-        self._rests.failed(path, "slow", late, SLOW_REST_S)
+        self._rests.failed(path, late, SLOW_REST_S)
         if self._slow_in_a_row >= SLOW_IN_A_ROW:
-            self._rests.failed(_SERVICE, "slow", late, SLOW_REST_S)
+            self._rests.failed(SLOW, late, SLOW_REST_S)
 
 
 def _plain(cause: SourceError) -> SourceError:

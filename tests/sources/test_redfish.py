@@ -284,18 +284,29 @@ def test_a_dead_bmc_is_left_alone_and_delays_no_other(
 ) -> None:
     with _dead() as listener:
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-        dead = endpoint.model_copy(update={"url": url, "deadline_s": 3.0})
+        dead = endpoint.model_copy(update={"url": url, "deadline_s": 2.0})
         errors: list[SourceError] = []
         waiting = threading.Thread(target=lambda: errors.append(_refused(client, dead)))
         waiting.start()
         assert client.get("cdu", endpoint, SYSTEM)["Id"] == "1"
         assert not errors, "the answer of the other service waited for the dead one"
         waiting.join(30)
-        _refused(client, dead, ROOT)
+        assert "no connection in time" in str(errors[0])
         began_s = time.monotonic()
         text = str(_refused(client, dead, "/redfish/v1/Chassis"))
-        assert "next try in 30 s" in text
+        assert "next try in 15 s" in text
         assert time.monotonic() - began_s < 1
+
+
+def test_documents_that_hang_one_after_the_other_mean_a_bmc_that_hangs(
+    client: RedfishClient, server: RedfishServer, endpoint: RedfishEndpoint
+) -> None:
+    hasty = endpoint.model_copy(update={"deadline_s": 1.5})
+    for path in (SYSTEM, f"{SYSTEM}/Bios"):
+        server.behave[path] = "hang"
+        assert isinstance(_refused(client, hasty, path), SourceTimeout)
+    assert "next try in 30 s" in str(_refused(client, hasty, ROOT))
+    assert server.asked(ROOT) == 0
 
 
 def test_a_port_where_nobody_listens_is_told_and_rested(
