@@ -30,7 +30,7 @@ class TrendLimits(Limits):
 
     window_s: float = Field(300.0, description="Seconds over which the trend is judged", ge=60, le=3600)
     least_span_s: float = Field(
-        120.0, description="Seconds of samples that are needed to see a trend", ge=30, le=3600
+        240.0, description="Seconds of samples that are needed to see a trend", ge=30, le=3600
     )
     steady_percent: float = Field(
         10.0, description="Change of power, in percent, up to which it counts as steady", gt=0, le=50
