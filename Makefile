@@ -68,7 +68,7 @@ fmt: $(VENV)/.dev
 
 .PHONY: test
 test: lint
-	@bash .ci/need gcc:gcc gcc:libc6-dev
+	@bash .ci/need gcc:gcc gcc:libc6-dev openssl:openssl
 	$(BIN)/pytest -n auto --dist loadfile -m 'not root and not engine and not web' $(PYTEST_ARGS)
 
 .PHONY: test-root
