@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from agent.checks import advice
-from agent.checks.registry import Limits, check, each
+from agent.checks.registry import Limits, check, each, unknown
 from agent.errors import DeviceAbsent, ParseError, SourceError
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import Mount, NodeProfile
@@ -119,7 +119,11 @@ class MountLine:
 def host_mounts(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Each mount of the profile must be mounted as it says, answer, and hold its marker file."""
     wanted = {mount.path: mount for mount in profile.host.mounts}
-    table = {line.path: line for line in parse_mounts(sources.tree.text(MOUNTS))}
+    try:
+        table = {line.path: line for line in parse_mounts(sources.tree.text(MOUNTS))}
+    except SourceError as cause:
+        yield from (unknown(path, cause) for path in wanted)
+        return
     answers = _ask(sources, [mount for mount in wanted.values() if _key(mount) in table])
     yield from each(
         wanted.items(), lambda _, mount: _judge_mount(mount, table.get(_key(mount)), answers.get(mount.path))
