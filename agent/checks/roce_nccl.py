@@ -25,6 +25,10 @@ _REPAIR = advice.person(
 )
 
 
+#: The variables that are judged.
+_READ = ("NCCL_IB_DISABLE", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA")
+
+
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """One variable that does not fit; `hurts` whether traffic leaves the lossless class or the fabric."""
@@ -68,6 +72,10 @@ def _judge(profile: NodeProfile, name: str, engine: Engine) -> Finding:
     except LaunchError as cause:
         basis = Basis.standard("ports that NCCL can use")
         return Finding(subject, Verdict.FAIL, str(cause), "too many", 32, "ports", _REPAIR, basis=basis)
+    inherited = [name for name in _READ if name in engine.launch.inherit_env and name not in env]
+    if inherited:
+        summary = f"{', '.join(inherited)} comes from the agent's own environment: set it in launch.env"
+        return Finding(subject, Verdict.UNKNOWN, summary, action=_REPAIR)
     found = [*_mismatches(env, roce, engine), *_hca(profile, engine, env)]
     if not found:
         summary = f"NCCL_IB_TC {env.get('NCCL_IB_TC')} is DSCP {roce.dscp}, its ports are the profile's"

@@ -44,8 +44,8 @@ def hca_problem(given: str, ports: Sequence[NicPort], slots: Sequence[int]) -> t
         return f"NCCL_IB_HCA names {', '.join(strangers)[:60]}, which is no data port of the profile", True
     needed = [port for port in ports if port.gpu is None or port.gpu in slots]
     left_out = [f"{port.device}:{port.port}" for port in needed if not choice.takes(port)]
-    if len(left_out) == len(ports):
-        return "NCCL_IB_HCA takes none of the data ports", True
+    if left_out and len(left_out) == len(needed):
+        return "NCCL_IB_HCA takes none of the data ports of this engine's GPUs", True
     if left_out:
         return f"NCCL_IB_HCA leaves out {', '.join(left_out)[:80]}", False
     return None
