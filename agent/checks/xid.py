@@ -1,29 +1,38 @@
-"""xid: what the NVIDIA driver has reported in the kernel log since boot, one finding a GPU.
+"""xid: what the NVIDIA driver has reported in the kernel log since boot, one finding a GPU, each fault once.
 
 Source: /dev/kmsg, lines `NVRM: Xid (PCI:dddd:bb:dd): CODE, ...`, and "fallen off the bus" without an Xid too.
-The records stay until reboot or until an operator clears them, so a fault does not heal by itself.
+NVML is asked only where it tells more of a fault that the log has: the row remapper (63, 64) and field 230,
+the recovery action (154). The records stay until a reboot, a reset that log or NVML shows, or an operator's
+word, so a fault does not heal by itself. What a full ring lost before it was read is not known; the driver's
+present state (gpu.recovery_action, gpu.remap, gpu.lost) stands for it, and a PASS says since when it knows.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from pydantic import Field
 
 from agent.checks import advice
-from agent.checks.gpus import no_gpus, slots
+from agent.checks.gpus import GpuSlot, no_gpus, read, slots
+from agent.checks.kernel_log import reach_note, shortened
+from agent.checks.nvlink_domains import engine_of_slot
 from agent.checks.pci import normal_address
 from agent.checks.registry import Limits, check, unknown
-from agent.checks.xid_lines import XidEvent, judged, named, parse
-from agent.checks.xid_table import TABLE_VERSION, WORST_FIRST, XidClass
+from agent.checks.xid_faults import FATAL, Evidence, Fault, Rules, fatal_times, faults_of, needs_nvml
+from agent.checks.xid_lines import XidEvent, parse
+from agent.checks.xid_table import TABLE_VERSION, XidClass
 from agent.errors import ParseError, SourceError
-from agent.model import Action, Finding, ServingClass, Verdict
+from agent.model import Basis, EnginePhase, Finding, ServingClass, Verdict, gpu_slot_of
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
+from agent.sources.gpu_reading import GpuReading, NvmlGroup
 
 NODE = "node"
+#: Faults told by name before the rest is only counted.
+_TOLD = 3
 
 
 class XidLimits(Limits):
@@ -35,27 +44,21 @@ class XidLimits(Limits):
     )
     repeat_count: int = Field(2, description="Times that a repeating code points at the hardware", ge=2)
     repeat_window_s: float = Field(86400.0, description="Seconds within which repeats are counted", gt=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One code on one GPU, however many lines it wrote."""
-
-    event: XidEvent
-    times: int
-    xid_class: XidClass
-    action: Action
-
-    def words(self) -> str:
-        """The fault in words, with how often."""
-        often = f", {self.times} times" if self.times > 1 else ""
-        return f"{named(self.event)}{often}"
+    fatal_count: int = Field(
+        5, description="Fatal faults of one GPU in that time that are a case for the vendor", ge=2
+    )
+    burst_s: float = Field(
+        180.0, description="Lines of a code with less silence between them are one time it happened", ge=0
+    )
+    settle_s: float = Field(
+        30.0, description="Seconds after an Xid 154 until NVML's recovery action is believed over it", ge=0
+    )
 
 
 @check(
     "xid",
     title="Xid errors",
-    source=f"/dev/kmsg: `NVRM: Xid`, `fallen off the bus`; Xid table {TABLE_VERSION}",
+    source=f"/dev/kmsg: `NVRM: Xid`, `fallen off the bus`; NVML field 230; Xid table {TABLE_VERSION}",
     serving_class=ServingClass.IMMEDIATE,
     limits=XidLimits,
     period_s=5.0,
@@ -69,6 +72,7 @@ def xid(sources: Sources, profile: NodeProfile, limits: XidLimits) -> Iterator[F
     subjects = [f"gpu{number}" for number in range(profile.gpus.count)] + [NODE]
     try:
         events, garbled = parse(sources.kmsg.records())
+        note = reach_note(sources)
     except SourceError as cause:
         yield from (unknown(subject, cause) for subject in subjects)
         return
@@ -76,8 +80,17 @@ def xid(sources: Sources, profile: NodeProfile, limits: XidLimits) -> Iterator[F
     where = _subjects_of(sources, profile, {event.address for event in events if event.address})
     for event in events:
         by_subject[where.get(event.address or "", NODE)].append(event)
+    nvml = _NvmlWord(sources, profile)
+    rules = Rules(
+        limits.classes, limits.repeat_count, limits.repeat_window_s, limits.burst_s, limits.settle_s
+    )
     for subject in subjects:
-        yield _judge(subject, by_subject[subject], garbled if subject == NODE else [], sources, limits)
+        lines = by_subject[subject]
+        known = _evidence(sources, profile, subject, nvml.of(subject, lines))
+        faults = faults_of(lines, rules, known)
+        times = fatal_times(lines, rules, known.now_mono_s) if lines else 0
+        times += _earlier_boots(sources, profile, subject, limits) if times else 0
+        yield _judge(subject, faults, garbled if subject == NODE else [], times, limits, note)
 
 
 def _subjects_of(sources: Sources, profile: NodeProfile, addresses: set[str]) -> dict[str, str]:
@@ -101,47 +114,146 @@ def _add(known: dict[str, str], address: str, subject: str) -> None:
         return
 
 
+class _NvmlWord:
+    """NVML's memory group of a GPU, asked only for faults that it explains.
+
+    After one call has failed no other is made in this run: a hung GPU must not keep the log unjudged.
+    """
+
+    def __init__(self, sources: Sources, profile: NodeProfile) -> None:
+        self._sources, self._profile = sources, profile
+        self._slots: dict[str, GpuSlot] | None = None
+        self._failed = False
+
+    def of(self, subject: str, lines: Sequence[XidEvent]) -> GpuReading | None:
+        """The reading; None where it is of no use or could not be had."""
+        if self._failed or subject == NODE or not needs_nvml(lines):
+            return None
+        try:
+            if self._slots is None:
+                self._slots = {slot.subject: slot for slot in slots(self._sources, self._profile)}
+            return read(self._sources, self._slots[subject], NvmlGroup.MEMORY)
+        except SourceError:
+            # Not judged as UNKNOWN: the log alone is judged then, as bad as it reads.
+            self._failed = True
+            return None
+
+
+def _evidence(sources: Sources, profile: NodeProfile, subject: str, memory: GpuReading | None) -> Evidence:
+    """What is known of the GPU besides its lines."""
+    known = Evidence(sources.clock.mono_s())
+    slot = gpu_slot_of(subject)
+    if slot is None:
+        return known
+    if memory is not None:
+        known = replace(
+            known,
+            remap_pending=_yes_or_no(memory, "remap_pending"),
+            remap_failure=_yes_or_no(memory, "remap_failure"),
+            recovery_action=_whole(memory, "recovery_action"),
+        )
+    engine = engine_of_slot(profile, slot)
+    since = _in_service_since(sources, engine) if engine is not None else None
+    return replace(known, engine=engine, engine_since_mono_s=since)
+
+
+def _yes_or_no(memory: GpuReading, field: str) -> bool | None:
+    try:
+        return memory.boolean(field)
+    except SourceError:
+        return None  # not said: the line is judged as it reads
+
+
+def _whole(memory: GpuReading, field: str) -> int | None:
+    try:
+        return memory.integer(field)
+    except SourceError:
+        return None
+
+
+def _in_service_since(sources: Sources, engine: str) -> float | None:
+    """Since when an engine has been up; None when it is not, or nothing is known of it."""
+    try:
+        status = sources.engines.observe(engine).status
+    except SourceError:
+        return None
+    return status.since_mono_s if status.phase in (EnginePhase.UP, EnginePhase.WARM) else None
+
+
+def _earlier_boots(sources: Sources, profile: NodeProfile, subject: str, limits: XidLimits) -> int:
+    """Fatal faults of the same GPU that the journal has of earlier boots within the window."""
+    slot = gpu_slot_of(subject)
+    pin = profile.gpus.pins.get(slot) if slot is not None else None
+    if pin is None:
+        return 0
+    boot = sources.clock.boot_id()
+    try:
+        faults = sources.history.faults(sources.clock.wall_s() - limits.repeat_window_s)
+    except SourceError:
+        return 0  # only an escalation of what fails anyhow
+    return sum(f.check == "xid" and f.part == pin.uuid and f.boot_id != boot for f in faults)
+
+
 def _judge(
-    subject: str, events: Sequence[XidEvent], garbled: Sequence[str], sources: Sources, limits: XidLimits
+    subject: str,
+    faults: Sequence[Fault],
+    garbled: Sequence[str],
+    times: int,
+    limits: XidLimits,
+    note: str,
 ) -> Finding:
-    faults = [
-        fault
-        for fault in _faults(events, sources.clock.mono_s(), limits)
-        if fault.xid_class is not XidClass.IGNORE
-    ]
-    faults.sort(key=lambda fault: WORST_FIRST.index(fault.xid_class))
-    words = "; ".join(fault.words() for fault in faults)
+    words = shortened([fault.words() for fault in faults], _TOLD)
     if subject == NODE and faults:
-        words = f"{words} of a GPU at {faults[0].event.address or 'an unknown address'}, in no slot"
-    if faults and faults[0].xid_class in (XidClass.IMMEDIATE, XidClass.HARD):
-        hard = faults[0].xid_class is XidClass.HARD
-        cls = ServingClass.HARD if hard else ServingClass.IMMEDIATE
-        return _finding(subject, Verdict.FAIL, words, faults[0], cls)
+        address = faults[0].event.address or "an unknown address"
+        words = f"{words[:150]} of a GPU at {address}, in no slot"
+    if faults and faults[0].xid_class in FATAL:
+        return _fatal(subject, words, faults, times, limits)
     if garbled:
         text = f"an Xid line cannot be read: {garbled[-1][:80]!r}"
         return Finding(subject, Verdict.UNKNOWN, text)
+    if times >= limits.fatal_count:
+        return _offender(subject, words, times, limits)
     if faults and faults[0].xid_class in (XidClass.RESTART, XidClass.WATCH):
-        return _finding(subject, Verdict.WARN, words, faults[0], ServingClass.SOFT)
+        return _finding(subject, Verdict.WARN, words, faults[0], ServingClass.SOFT, limits)
     if faults:
-        return Finding(subject, Verdict.PASS, f"only informational: {words}", faults[0].event.code)
-    return Finding(subject, Verdict.PASS, "no open Xid in the kernel log")
+        return Finding(subject, Verdict.PASS, f"only informational: {words}", faults[0].event.code, "none")
+    return Finding(subject, Verdict.PASS, f"no open Xid in the kernel log{note}", "none", "none")
 
 
-def _finding(subject: str, verdict: Verdict, words: str, fault: Fault, cls: ServingClass) -> Finding:
-    return Finding(subject, verdict, words, fault.event.code, "none", "Xid", fault.action, cls)
+def _fatal(subject: str, words: str, faults: Sequence[Fault], times: int, limits: XidLimits) -> Finding:
+    worst = faults[0]
+    hard = worst.xid_class is XidClass.HARD
+    cls = ServingClass.HARD if hard else ServingClass.IMMEDIATE
+    found = _finding(subject, Verdict.FAIL, words, worst, cls, limits)
+    asked = next((f for f in faults if f.event.code == 154 and f.xid_class in FATAL), None)
+    if times >= limits.fatal_count:
+        text = f"{shortened([words], 1)[:190]}; {times} fatal in {_hours(limits)}"
+        return replace(found, summary=text, action=advice.SUPPORT, basis=Basis.limit("fatal_count"))
+    # The driver's own word on what is needed goes before that of a table.
+    return replace(found, action=asked.action) if asked is not None else found
 
 
-def _faults(events: Sequence[XidEvent], now_mono_s: float, limits: XidLimits) -> Iterator[Fault]:
-    """One fault for each code: its worst line, or its newest where a later line takes an earlier one back."""
-    by_code: defaultdict[int, list[XidEvent]] = defaultdict(list)
-    for event in events:
-        by_code[event.code].append(event)
-    for code, lines in by_code.items():
-        if code == 154:
-            lines = lines[-1:]
-        worst = min(lines, key=lambda line: WORST_FIRST.index(judged(line)[0]))
-        xid_class, action = judged(worst)
-        recent = sum(now_mono_s - line.mono_s <= limits.repeat_window_s for line in lines)
-        if worst.rule.repeats and recent >= limits.repeat_count:
-            xid_class, action = XidClass.HARD, advice.RESET_GPU
-        yield Fault(worst, len(lines), limits.classes.get(code, xid_class), action)
+def _offender(subject: str, words: str, times: int, limits: XidLimits) -> Finding:
+    """Every fault has been dealt with, and too many of them came."""
+    text = f"{times} fatal faults in {_hours(limits)}, all dealt with: {words}"[:230]
+    basis = Basis.limit("fatal_count")
+    return Finding(
+        subject, Verdict.WARN, text, times, limits.fatal_count, "faults", advice.SUPPORT,
+        ServingClass.SOFT, basis=basis,
+    )  # fmt: skip
+
+
+def _hours(limits: XidLimits) -> str:
+    return f"{limits.repeat_window_s / 3600:.0f} h"
+
+
+def _finding(
+    subject: str, verdict: Verdict, words: str, fault: Fault, cls: ServingClass, limits: XidLimits
+) -> Finding:
+    basis = Basis.standard(f"Xid table {TABLE_VERSION}")
+    if fault.event.code in limits.classes:
+        basis = Basis.limit("classes")
+    elif fault.repeated:
+        basis = Basis.limit("repeat_count")
+    code, action = fault.event.code, fault.action
+    return Finding(subject, verdict, words, code, "none", "Xid", action, cls, basis=basis)

@@ -22,6 +22,8 @@ _XID = re.compile(
     r"(?P<code>\d{1,5})\b(?P<rest>.*)",
     re.IGNORECASE,
 )
+#: The lines of an NVSwitch, which sxid judges.
+_SXID = re.compile(r"\bSXid\b", re.IGNORECASE)
 _ANY_XID = re.compile(r"NVRM:\s*Xid", re.IGNORECASE)
 _OFF_BUS = re.compile(r"fallen off the bus", re.IGNORECASE)
 _REGISTERS = re.compile(r"link \d+\s*\((0x[0-9a-fA-F]+(?:,\s*0x[0-9a-fA-F]+){6})\)")
@@ -50,6 +52,8 @@ def parse(records: Iterable[KmsgRecord]) -> tuple[list[XidEvent], list[str]]:
     events: list[XidEvent] = []
     garbled: list[str] = []
     for record in records:
+        if _SXID.search(record.text):
+            continue
         match = _XID.search(record.text)
         if match is not None:
             address = normal_address(match["address"])
@@ -68,18 +72,26 @@ def judged(event: XidEvent) -> tuple[XidClass, Action]:
         return XidClass.WATCH, rule.action
     if rule.refine is Refine.FATAL_WORD and _NONFATAL.search(event.text) and not _FATAL.search(event.text):
         return XidClass.WATCH, rule.action
-    if rule.refine is Refine.RECOVERY_ACTION and (match := _RECOVERY.search(event.text)):
-        _, xid_class, action = RECOVERY.get(int(match[1], 16), ("", rule.xid_class, rule.action))
+    if rule.refine is Refine.RECOVERY_ACTION and (asked := recovery_of(event)) is not None:
+        _, xid_class, action = RECOVERY.get(asked, ("", rule.xid_class, rule.action))
         return xid_class, action
     return rule.xid_class, rule.action
+
+
+def recovery_of(event: XidEvent) -> int | None:
+    """The recovery action that an Xid 154 changes to; None for another line, or one that names none."""
+    if event.rule.refine is not Refine.RECOVERY_ACTION:
+        return None
+    match = _RECOVERY.search(event.text)
+    return int(match[1], 16) if match else None
 
 
 def named(event: XidEvent) -> str:
     """`Xid 79 (GPU has fallen off the bus)`, with the asked-for action where the line names one."""
     name = event.rule.name
-    if event.rule.refine is Refine.RECOVERY_ACTION and (match := _RECOVERY.search(event.text)):
-        words = RECOVERY.get(int(match[1], 16))
-        name = f"driver asks: {words[0]}" if words else f"unknown recovery action 0x{match[1]}"
+    if (asked := recovery_of(event)) is not None:
+        words = RECOVERY.get(asked)
+        name = f"driver asks: {words[0]}" if words else f"unknown recovery action 0x{asked:x}"
     return f"Xid {event.code} ({name})"
 
 
