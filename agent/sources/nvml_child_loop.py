@@ -28,8 +28,8 @@ class Refused(Exception):
 def serve(operations: Mapping[str, Callable[..., dict[str, Any]]]) -> None:
     """Answer requests from standard input until its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the parent alone
-    replies = _claim_stdout()
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    replies = claim_stdout()
+    follow_parent()
     encoded = json.JSONEncoder(separators=(",", ":"), default=_text).encode
     for line in sys.stdin.buffer:
         request = json.loads(line.decode())
@@ -37,14 +37,19 @@ def serve(operations: Mapping[str, Callable[..., dict[str, Any]]]) -> None:
             reply = {"id": request["id"], "ok": operations[request["op"]](**request["args"])}
         except Refused as no:
             reply = {"id": request["id"], "refused": no.name}
-        _write(replies, encoded(reply).encode() + b"\n")
+        write_all(replies, encoded(reply).encode() + b"\n")
 
 
-def _claim_stdout() -> int:
+def claim_stdout() -> int:
     """Keep the reply pipe for replies: what a library prints on standard output goes to standard error."""
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return replies
+
+
+def follow_parent() -> None:
+    """End with the parent, in a thread of its own."""
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
 def _exit_with_parent() -> None:
@@ -58,7 +63,8 @@ def _exit_with_parent() -> None:
     os._exit(0)
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write everything."""
     while data:
         data = data[os.write(descriptor, data) :]
 

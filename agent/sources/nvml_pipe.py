@@ -95,10 +95,14 @@ class NvmlChild:
     def receive(self, deadline_s: float) -> dict[str, Any]:
         """The reply to the oldest request that has none yet. Raises ChildLate, ChildGone, ChildGarbled."""
         self._received += 1
-        reply = _parsed(self._line(time.monotonic() + deadline_s))
+        reply = self.line(deadline_s)
         if reply.get("id") != self._received:
             raise ChildGarbled(f"a reply to request {reply.get('id')!r} instead of {self._received}")
         return reply
+
+    def line(self, deadline_s: float) -> dict[str, Any]:
+        """The next object that it says. Raises ChildLate, ChildGone, ChildGarbled."""
+        return _parsed(self._line(time.monotonic() + deadline_s))
 
     def kill(self) -> None:
         """SIGKILL."""
