@@ -115,7 +115,7 @@ def _judge_port(sources: Sources, profile: NodeProfile, port: NicPort) -> Findin
         seen = f"{state_name}, {phys_name}"
         return _failed(port, f"port is {seen}", seen, "ACTIVE, LinkUp", _CABLE, _PORT_STATES)
     if layer != LINK_LAYERS[kind]:
-        summary = f"link layer {layer}, expected {LINK_LAYERS[kind]}"
+        summary = f"link layer {' '.join(layer.split())[:40]}, expected {LINK_LAYERS[kind]}"
         return _failed(port, summary, layer, LINK_LAYERS[kind], _SET_LINK_TYPE, Basis.profile("fabric.kind"))
     basis = basis_of(profile, port, "rate_gbps")
     if rate_gbps < port.rate_gbps:
