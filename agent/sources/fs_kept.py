@@ -17,6 +17,8 @@ from pathlib import Path
 #: A folder that was looked at this short a time ago is taken as unchanged: what a pass reads of it is read
 #: within this time, and no reader can be more current than the file it has just read.
 FOLDER_TRUST_S = 0.005
+#: Kernels before 6.13 stamp changes by the tick: a folder that has just changed may change again unseen.
+SETTLED_S = 0.02
 #: A sysfs attribute is at most one page; a file that is longer is not kept.
 LONGEST_B = 4096
 MOST_KEPT = 4096
@@ -49,6 +51,11 @@ class _Folder:
             return False
         self.looked_s = now_s
         return True
+
+    @property
+    def settled(self) -> bool:
+        """Whether its last change is so old that the next one will show."""
+        return abs(time.time() - self.mark[2] / 1e9) > SETTLED_S
 
     def _look(self) -> tuple[int, int, int]:
         found = os.stat(self.path)  # noqa: PTH116 (a fraction of the cost of Path.stat)
@@ -118,7 +125,8 @@ class KeptFiles:
             # Looked at before the file is opened: a change in between shows as one, and costs a reading.
             if folder is None or not folder.look():
                 folder = self._folders[name] = _Folder(str(self._root / name))
-            self._files[path] = _File(self._root / path, folder)
+            if folder.settled:
+                self._files[path] = _File(self._root / path, folder)
         # It was readable a moment ago and is not now: the next reading says so.
         except OSError:
             self._folders.pop(name, None)
