@@ -53,6 +53,7 @@ class VllmRig(DaemonRig):
             "gpus": {"count": 0},
             "nvlink": {"links_per_gpu": 0},
             "fabric": {"kind": "none"},
+            "host": {"time_sync": False},  # a test machine may have no time service
         }
         super().__init__(folder, {NAME: []}, **nothing)
         self.profile["checks"] = {}
