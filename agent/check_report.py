@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from agent.console import Out
+from agent.explain_lines import explanation, flags
 from agent.model import WORST_FIRST, ActionKind, Result, Verdict
 from agent.one_shot import PassReport
 from agent.rows import Row, cause_of, merge, names, subjects, worst_first
@@ -15,23 +16,38 @@ _JUNIT_CHILD = {Verdict.FAIL: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP:
 
 
 def show_table(report: PassReport, out: Out) -> None:
-    """The banner, what was found, the worst first, what to do about it, and the verdict in one line."""
+    """The banner, what was found, the worst first, what each finding means, and the verdict in one line."""
     out.banner(report.simulated)
-    found = [(r.check, r.subject, r.verdict.value, cause_of(r.finding.summary)) for r in report.results]
+    found = [(r.check, r.subject, _word(r), cause_of(r.finding.summary)) for r in report.results]
     out.table(("CHECK", "SUBJECT", "VERDICT", "SUMMARY"), _merged(worst_first(found, verdict=2)))
-    advice = _merged(
-        (r.check, r.subject, what)
-        for r in sorted(report.results, key=lambda result: WORST_FIRST.index(result.verdict))
-        if r.verdict in (Verdict.FAIL, Verdict.WARN) and (what := _advice(r))
-    )
-    if advice:
-        out.line()
-        for check, subject, what in advice:
-            out.line(f"-> {check} {subject}: {what}")
+    _show_explanations(report, out)
     out.line()
+    for note in report.notes:
+        out.line(note)
     phase = f" for {report.phase}" if report.phase is not None else ""
     verdict = f"{report.node}: {report.verdict}{phase}"
     out.line(f"{verdict} ({_counts(report)}; {len(report.gating)} would block a gate; {_took(report)})")
+
+
+def _show_explanations(report: PassReport, out: Out) -> None:
+    """Under the table, what to do about each finding and, indented, what it rests on and what it does."""
+    telling = [r for r in report.results if r.verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)]
+    rows = _merged(
+        (r.check, r.subject, _advice(report, r), tuple(explanation(report.entry(r))))
+        for r in sorted(telling, key=lambda result: WORST_FIRST.index(result.verdict))
+    )
+    if rows:
+        out.line()
+    for check, subject, advice, lines in rows:
+        out.line(f"-> {check} {subject}: {advice}" if advice else f"-> {check} {subject}")
+        for line in lines:
+            out.line(f"   {line}", "dim")
+
+
+def _word(result: Result) -> str:
+    """The verdict, with the word that it does not count."""
+    entry = {"shadow": result.shadow, "waived": result.waived}
+    return f"{result.verdict.value} {flags(entry)}".rstrip()
 
 
 def _merged(rows: Iterable[Row]) -> list[Row]:
@@ -40,15 +56,15 @@ def _merged(rows: Iterable[Row]) -> list[Row]:
 
 
 def junit(report: PassReport) -> str:
-    """JUnit XML: a test case for each result; FAIL is a failure, UNKNOWN an error."""
-    counts = Counter(result.verdict for result in report.results)
+    """JUnit XML: a test case for each result; FAIL is a failure, UNKNOWN an error; a waiver skips."""
+    counts = Counter(_junit_child(result) for result in report.results)
     suite = Element(
         "testsuite",
         name=_xml(f"nodegate {report.node}"),
         tests=str(len(report.results)),
-        failures=str(counts[Verdict.FAIL]),
-        errors=str(counts[Verdict.UNKNOWN]),
-        skipped=str(counts[Verdict.SKIP]),
+        failures=str(counts["failure"]),
+        errors=str(counts["error"]),
+        skipped=str(counts["skipped"]),
         time=f"{report.duration_ms / 1000:.3f}",
     )
     properties = SubElement(suite, "properties")
@@ -60,24 +76,36 @@ def junit(report: PassReport) -> str:
     for name, value in facts.items():
         SubElement(properties, "property", name=name, value=_xml(value))
     for result in report.results:
-        _add_case(suite, result)
+        _add_case(suite, report, result)
     indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(suite, encoding="unicode") + "\n"
 
 
-def _add_case(suite: Element, result: Result) -> None:
+def _junit_child(result: Result) -> str | None:
+    child = _JUNIT_CHILD.get(result.verdict)
+    return "skipped" if child and (result.shadow or result.waived) else child
+
+
+def _add_case(suite: Element, report: PassReport, result: Result) -> None:
     case = SubElement(suite, "testcase", classname=_xml(result.check), name=_xml(result.subject))
     summary = _xml(result.finding.summary)
-    if result.verdict in _JUNIT_CHILD:
-        child = SubElement(case, _JUNIT_CHILD[result.verdict], message=summary)
-        child.text = _xml(_advice(result)) or None
-    else:
-        SubElement(case, "system-out").text = f"{result.verdict}: {summary}"
+    child = _junit_child(result)
+    lines = [] if result.verdict is Verdict.SKIP else explanation(report.entry(result))
+    if child is None:
+        why = "".join(f"\n{line}" for line in lines) if result.verdict is Verdict.WARN else ""
+        SubElement(case, "system-out").text = f"{result.verdict}: {summary}{_xml(why)}"
+        return
+    message = (
+        summary if child != "skipped" or result.verdict is Verdict.SKIP else f"{_word(result)}: {summary}"
+    )
+    element = SubElement(case, child, message=message)
+    element.text = _xml("\n".join(filter(None, (_advice(report, result), *lines)))) or None
 
 
-def _advice(result: Result) -> str:
+def _advice(report: PassReport, result: Result) -> str:
     """What to do, in one line; empty when nothing is advised."""
-    action = result.finding.action
+    explainer = report.explainer
+    action = explainer.next_action(result) if explainer else result.finding.action
     return action.hint or ("" if action.kind is ActionKind.NONE else action.kind.value.replace("_", " "))
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from agent.errors import AgentError
+from agent.errors import AgentError, SourceUnavailable
 from agent.model import Result, ResultKey, Snapshot
 
 FILE_NAME = "holds.json"
@@ -151,20 +151,34 @@ class HoldStore:
     def load(self, boot_id: str) -> Holds:
         """The holds that count in this boot; never raises: what cannot be read is a maintenance hold."""
         try:
+            return self._read().for_boot(boot_id)
+        except SourceUnavailable as problem:
+            return self._unreadable(str(problem), boot_id)
+
+    def waivers(self) -> tuple[Waiver, ...]:
+        """The waivers in the file, ended ones too. Raises SourceUnavailable with what is wrong with it."""
+        try:
+            return self._read().waivers
+        except SourceUnavailable as problem:
+            raise SourceUnavailable(f"{self.path} cannot be read ({problem})") from problem
+
+    def _read(self) -> Holds:
+        """The file; Holds() for none. Raises SourceUnavailable."""
+        try:
             with self.path.open("rb") as file:
                 raw = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
             return Holds()
         except OSError as cause:
-            return self._unreadable(f"{cause.strerror or cause}", boot_id)
+            raise SourceUnavailable(f"{cause.strerror or cause}") from cause
         if len(raw) > _MAX_BYTES:
-            return self._unreadable(f"longer than {_MAX_BYTES} bytes", boot_id)
+            raise SourceUnavailable(f"longer than {_MAX_BYTES} bytes")
         try:
-            return _ADAPTER.validate_json(raw).for_boot(boot_id)
+            return _ADAPTER.validate_json(raw)
         except ValidationError as cause:
             first = cause.errors()[0]
             at = ".".join(str(part) for part in first["loc"])
-            return self._unreadable(f"{at}: {first['msg']}" if at else first["msg"], boot_id)
+            raise SourceUnavailable(f"{at}: {first['msg']}" if at else first["msg"]) from cause
 
     def _unreadable(self, problem: str, boot_id: str) -> Holds:
         """Fail closed: nobody knows what the file held."""

@@ -4,76 +4,34 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import math
 import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.check_plan import CheckPlan, plan_check
 from agent.check_run import Outcome, no_answer, start, with_error
 from agent.check_threads import CheckThreads
 from agent.checks.registry import Check
+from agent.effect import blocks_admission
 from agent.errors import ConfigError
-from agent.model import Finding, Phase, Result, Scalar, Verdict, worst
-from agent.result_json import action_to_dict
+from agent.explain import Explainer
+from agent.known_waivers import NO_WAIVERS, KnownWaivers
+from agent.model import Finding, Phase, Result, Verdict, worst
+from agent.parts import PartBook
+from agent.pass_report import PassReport
 from agent.rows import natural
 from agent.sources import Sources
 
 if TYPE_CHECKING:
     from agent.profile_loader import LoadedProfile
 
+__all__ = ["PassReport", "run_pass", "select"]
+
 #: These checks judge what the daemon sees of its engines over time, or what it has kept in its journal.
 _OF_DAEMON = ("engine.", "gpu.memory_growth", "history.")
-EXIT_PASS, EXIT_FAIL, EXIT_UNKNOWN = 0, 1, 2
-
-
-@dataclass(frozen=True, slots=True)
-class PassReport:
-    """What one pass found; `gating` are the results (check, subject) that would keep a gate from opening."""
-
-    node: str
-    simulated: bool
-    profile_hash: str
-    phase: Phase | None
-    results: tuple[Result, ...]
-    gating: frozenset[tuple[str, str]]
-    verdict: Verdict
-    duration_ms: float
-
-    def exit_code(self) -> int:
-        """0 pass (warnings allowed), 1 a check failed, 2 nothing failed but something is unknown."""
-        return {Verdict.FAIL: EXIT_FAIL, Verdict.UNKNOWN: EXIT_UNKNOWN}.get(self.verdict, EXIT_PASS)
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as other programs rely on it (schema 1)."""
-        return {
-            "schema": 1,
-            "node": self.node,
-            "simulated": self.simulated,
-            "profile_hash": self.profile_hash,
-            "phase": None if self.phase is None else self.phase.value,
-            "verdict": self.verdict.value,
-            "duration_ms": round(self.duration_ms, 1),
-            "results": [self._result_to_json(result) for result in self.results],
-        }
-
-    def _result_to_json(self, result: Result) -> dict[str, Any]:
-        finding = result.finding
-        return {
-            "check": result.check,
-            "subject": result.subject,
-            "verdict": result.verdict.value,
-            "gating": (result.check, result.subject) in self.gating,
-            "observed": _plain(finding.observed),
-            "expected": _plain(finding.expected),
-            "unit": finding.unit,
-            "summary": finding.summary,
-            "first_seen": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(result.first_seen_s)),
-            "action": action_to_dict(finding.action),
-        }
 
 
 def run_pass(
@@ -86,19 +44,24 @@ def run_pass(
     node: str,
     sample_s: float | None = None,
     on_sampling: Callable[[float], None] | None = None,
+    waivers: KnownWaivers = NO_WAIVERS,
+    parts: Callable[[], PartBook] = PartBook,
 ) -> PassReport:
     """Run the checks of a phase (None: of all) whose id matches the glob `only`. Raises ConfigError.
 
     Checks that judge how counters grow are run twice, `sample_s` seconds apart (None: as long as they need);
-    `on_sampling` is told of that wait.
+    `on_sampling` is told of that wait. Results that a daemon's `waivers` cover do not count, as in its gates;
+    `parts` tells which part each subject is.
     """
     began_s = time.monotonic()
     chosen = select(checks, phase, only)
     plans = [_without_daemon(plan_check(check, profile.profile)) for check in chosen]
     answers = _run_sampled(plans, sources, sample_s, on_sampling)
+    duration_ms = (time.monotonic() - began_s) * 1000
     now_mono_s, now_wall_s = sources.clock.mono_s(), sources.clock.wall_s()
+    known_parts = parts()
     results = [
-        _result(plan, finding, now_mono_s, now_wall_s)
+        waivers.applied(_result(plan, finding, known_parts, now_mono_s, now_wall_s), plan.check)
         for plan in plans
         for finding in _findings(plan, answers[plan.check.id])
     ]
@@ -110,8 +73,10 @@ def run_pass(
         phase=phase,
         results=tuple(results),
         gating=frozenset((r.check, r.subject) for r in results if _gates(checks[r.check], r)),
-        verdict=worst([result.verdict for result in results]),
-        duration_ms=(time.monotonic() - began_s) * 1000,
+        verdict=worst([Verdict.SKIP if r.shadow or r.waived else r.verdict for r in results]),
+        duration_ms=duration_ms,
+        explainer=Explainer(profile, checks),
+        notes=(waivers.note,) if waivers.note else (),
     )
 
 
@@ -138,11 +103,6 @@ def _without_daemon(plan: CheckPlan) -> CheckPlan:
     if plan.skip_reason is None and plan.check.id.startswith(_OF_DAEMON):
         return replace(plan, skip_reason="needs the daemon: nodegate status")
     return plan
-
-
-def _plain(value: Scalar) -> Scalar:
-    """The value as JSON can hold it: infinite and not-a-number have no JSON form."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _all_ids(checks: Sequence[Check]) -> str:
@@ -211,7 +171,7 @@ def _findings(plan: CheckPlan, answer: Outcome | None) -> tuple[Finding, ...]:
     return with_error(answer, frozenset())
 
 
-def _result(plan: CheckPlan, finding: Finding, mono_s: float, wall_s: float) -> Result:
+def _result(plan: CheckPlan, finding: Finding, parts: PartBook, mono_s: float, wall_s: float) -> Result:
     return Result(
         check=plan.check.id,
         finding=finding,
@@ -223,12 +183,10 @@ def _result(plan: CheckPlan, finding: Finding, mono_s: float, wall_s: float) -> 
         valid_for_s=plan.valid_for_s(serving=False),
         shadow=plan.shadow,
         times=int(finding.verdict is Verdict.FAIL),
+        part=parts.part_of(finding.subject),
     )
 
 
 def _gates(check: Check, result: Result) -> bool:
     """Whether the result would keep a gate from opening."""
-    if Phase.ADMISSION not in check.phases:
-        return False
-    unknown = result.verdict is Verdict.UNKNOWN and check.unknown_blocks_admission
-    return result.verdict is Verdict.FAIL or unknown
+    return blocks_admission(check, result, result.measured_mono_s, shadow=result.shadow)

@@ -6,6 +6,8 @@ is recorded.
 
 from __future__ import annotations
 
+import threading
+
 from agent.checks.gpus import slots
 from agent.checks.nic_serial import card_serial
 from agent.checks.ports import INFINIBAND, subject_of
@@ -13,6 +15,9 @@ from agent.errors import SourceError
 from agent.model import gpu_slot_of
 from agent.node_profile import NicPort, NodeProfile
 from agent.sources import Sources
+
+#: The most that a single pass waits for the names of the parts, in seconds.
+READ_WITHIN_S = 3.0
 
 
 class PartBook:
@@ -44,6 +49,15 @@ class PartBook:
             if card := parts.get(port.device, ""):
                 parts[subject_of(port)] = card
         self._parts = parts
+
+
+def read_parts(sources: Sources, profile: NodeProfile) -> PartBook:
+    """What a moment's reading tells of the parts; NVML or a card that hangs tells nothing in that time."""
+    book = PartBook()
+    reader = threading.Thread(target=book.refresh, args=(sources, profile), name="parts", daemon=True)
+    reader.start()
+    reader.join(READ_WITHIN_S)
+    return book
 
 
 def place_of(subject: str) -> str:

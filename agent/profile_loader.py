@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from agent.profile_faults import slot_key_faults
 from agent.profile_limits import limits_faults
 from agent.profile_rules import cross_problems, notes
 from agent.profile_schema import validate_tree
-from agent.profile_tree import Mark, Node, Scalar, Table, find, from_plain, mark_of, merge, without
+from agent.profile_tree import Mark, Node, Scalar, Table, find, from_plain, mark_of, merge, path_of, without
 from agent.profile_tree import Path as TreePath
 from agent.profile_yaml import clean, read_layer, shown_path
 
@@ -37,6 +37,13 @@ class LoadedProfile:
     hash: str
     layers: tuple[str, ...]
     files: tuple[Path, ...]
+    #: The merged layers with the place of every key, for whoever explains where a number comes from.
+    tree: Table | None = field(default=None, compare=False, repr=False)
+
+    def where(self, key: str) -> str | None:
+        """`file:line` of a key (`gpus.power_limit_w`); None where no layer has it and the default counts."""
+        path = path_of(self.tree, key) if self.tree is not None else None
+        return None if self.tree is None or path is None else mark_of(self.tree, path).where
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,7 @@ def _examine_layers(tops: Sequence[Table], *, files: Sequence[Path]) -> Examined
         return Examined(None, tree, tuple(sorted(faults, key=lambda fault: _position(fault, order))))
     names = (BASE, platform, *(top.mark.layer for top in tops))
     paths = (LAYER_FOLDER / f"{BASE}.yaml", LAYER_FOLDER / f"{platform}.yaml", *files)
-    loaded = LoadedProfile(profile, profile_hash(profile), names, paths)
+    loaded = LoadedProfile(profile, profile_hash(profile), names, paths, tree)
     return Examined(loaded, tree, (), tuple(notes(profile)))
 
 

@@ -104,6 +104,20 @@ def find(node: Node, path: Sequence[str]) -> Node | None:
     return found
 
 
+def path_of(root: Node, dotted: str) -> Path | None:
+    """The path of a key written with dots, None when it is not there; a key may hold dots itself."""
+    if not dotted:
+        return ()
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        step = ".".join(parts[:length])
+        child = child_of(root, step)
+        rest = path_of(child, ".".join(parts[length:])) if child is not None else None
+        if rest is not None:
+            return (step, *rest)
+    return None
+
+
 def mark_of(root: Table, path: Sequence[str]) -> Mark:
     """Where the key or item at a path is written; for one that is not, where its nearest parent is."""
     node: Node = root

@@ -13,7 +13,17 @@ from pydantic import Field
 
 from agent.checks.registry import Limits, check, each
 from agent.errors import ParseError, SourceUnavailable
-from agent.model import Action, ActionKind, EnginePhase, Finding, Phase, ServingClass, Verdict, engine_of
+from agent.model import (
+    Action,
+    ActionKind,
+    Basis,
+    EnginePhase,
+    Finding,
+    Phase,
+    ServingClass,
+    Verdict,
+    engine_of,
+)
 from agent.node_profile import Engine, Mode, NodeProfile
 from agent.sources import CanaryReport, CanaryVerdict, EngineObservation, Sources
 
@@ -25,6 +35,7 @@ _OWN_LOG = Action(
     ActionKind.RESTART_ENGINE, "Read the engine's own log and restart it: the agent does not run it."
 )
 _REBOOT = Action(ActionKind.REBOOT, "Reboot the node: a process of the engine survived SIGKILL.")
+_BUSY = Action(hint="Wait: it works on long requests; limit its load if canaries stay without an answer.")
 _WORDS = {
     EnginePhase.ABSENT: "no engine process",
     EnginePhase.EXITED: "engine has ended",
@@ -99,13 +110,13 @@ def _judge(subject: str, name: str, engine: Engine, sources: Sources, limits: He
         words = _WORDS.get(phase, f"engine is {phase.value}")
         why = f": {seen.status.reason}" if seen.status.reason else ""
         action = _REBOOT if phase is EnginePhase.UNKILLABLE else _RESTART
-        return Finding(subject, Verdict.FAIL, f"{words}{why}", phase.value, "up", action=action)
+        basis = Basis.standard("a serving engine runs")
+        return Finding(subject, Verdict.FAIL, f"{words}{why}", phase.value, "up", action=action, basis=basis)
     now_mono_s = sources.clock.mono_s()
     canary = seen.canary
     if _unhealthy_since(seen, canary):
-        return Finding(
-            subject, Verdict.FAIL, "/health says that the engine is dead", "unhealthy", "ok", action=_RESTART
-        )
+        text, basis = "/health says that the engine is dead", Basis.standard("GET /health answers 200")
+        return Finding(subject, Verdict.FAIL, text, "unhealthy", "ok", action=_RESTART, basis=basis)
     if canary is None:
         raise SourceUnavailable("no canary has ended yet")
     age_s = now_mono_s - canary.ended_mono_s
@@ -116,7 +127,7 @@ def _judge(subject: str, name: str, engine: Engine, sources: Sources, limits: He
         raise SourceUnavailable(
             f"the newest canary is {age_s:.0f} s old, at most {oldest_s:.0f} s is current"
         )
-    return _judge_canary(subject, canary)
+    return _judge_canary(subject, canary, f"engines.{name}.canary")
 
 
 def _unhealthy_since(seen: EngineObservation, canary: CanaryReport | None) -> bool:
@@ -129,17 +140,24 @@ def _unhealthy_since(seen: EngineObservation, canary: CanaryReport | None) -> bo
     return canary.ended_mono_s < seen.health_mono_s
 
 
-def _judge_canary(subject: str, canary: CanaryReport) -> Finding:
+def _judge_canary(subject: str, canary: CanaryReport, settings: str) -> Finding:
+    """Judge the newest canary; `settings` is its part of the profile."""
+    wrong = canary.verdict is CanaryVerdict.WRONG
+    basis = Basis.profile(f"{settings}.{'expect_text' if wrong else 'deadline_s'}")
     why = f": {canary.reason}" if canary.reason else ""
     took = f"{canary.latency_s:.2f} s"
     if canary.verdict is CanaryVerdict.OK:
-        return Finding(subject, Verdict.PASS, f"canary answered in {took}", canary.verdict.value, "ok")
+        return Finding(
+            subject, Verdict.PASS, f"canary answered in {took}", canary.verdict.value, "ok", basis=basis
+        )
     if canary.verdict is CanaryVerdict.BUSY:
         summary = f"canary got no answer in {took} but tokens move: busy{why}"
-        return Finding(subject, Verdict.WARN, summary, canary.verdict.value, "ok")
+        return Finding(subject, Verdict.WARN, summary, canary.verdict.value, "ok", action=_BUSY, basis=basis)
     words = {
         CanaryVerdict.DEAD: f"canary got no answer in {took} and no token moved",
         CanaryVerdict.WRONG: f"canary got a wrong answer after {took}",
     }
     text = words.get(canary.verdict, "canary ended in a way that is not known")
-    return Finding(subject, Verdict.FAIL, f"{text}{why}", str(canary.verdict), "ok", action=_RESTART)
+    return Finding(
+        subject, Verdict.FAIL, f"{text}{why}", str(canary.verdict), "ok", action=_RESTART, basis=basis
+    )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import socket
 import sys
+import time
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agent.commands import (
+    DEFAULT_STATE_DIR,
     NodeOption,
     OverlayOption,
     ProfileOption,
@@ -22,6 +25,7 @@ from agent.errors import ConfigError
 from agent.model import Phase
 
 if TYPE_CHECKING:
+    from agent.known_waivers import KnownWaivers
     from agent.one_shot import PassReport
     from agent.sources.live import LiveSources
     from agent.sources.replay import ReplaySources
@@ -52,6 +56,15 @@ SampleOption = Annotated[
         show_default=False,
     ),
 ]
+WaiversOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        help=f"Folder of the daemon whose waivers count [{DEFAULT_STATE_DIR}; with --node none].",
+        show_default=False,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -68,10 +81,12 @@ def check_command(
     only: OnlyOption = None,
     report_format: FormatOption = ReportFormat.TABLE,
     sample_seconds: SampleOption = None,
+    state_dir: WaiversOption = None,
 ) -> None:
     """Run the checks once. Exit code 0 pass, 1 a check failed, 2 something is unknown, 3 could not run."""
     from agent.checks.registry import load_all
     from agent.one_shot import run_pass, select
+    from agent.parts import read_parts
 
     if sample_seconds is not None and not 0 <= sample_seconds <= LONGEST_SAMPLE_S:
         raise ConfigError(
@@ -91,9 +106,19 @@ def check_command(
             node=loaded.profile.node or _name_of(opened),
             sample_s=sample_seconds,
             on_sampling=_say_sampling,
+            waivers=_waivers(state_dir, node),
+            parts=lambda: read_parts(opened.sources, loaded.profile),
         )
     _write(report, report_format)
     raise typer.Exit(report.exit_code())
+
+
+def _waivers(state_dir: Path | None, node: Path | None) -> KnownWaivers:
+    """Those of this machine's daemon; a captured node has none unless a folder is named."""
+    from agent.known_waivers import NO_WAIVERS, read_waivers
+
+    folder = state_dir or (DEFAULT_STATE_DIR if node is None else None)
+    return NO_WAIVERS if folder is None else read_waivers(folder, time.time())
 
 
 def _name_of(opened: LiveSources | ReplaySources) -> str:

@@ -12,7 +12,7 @@ from runner_kit import loaded, make_check, profile, sources
 
 from agent.checks.registry import Check
 from agent.errors import ConfigError
-from agent.model import Action, ActionKind, Finding, Phase, Verdict
+from agent.model import Action, ActionKind, Basis, Finding, Phase, Verdict
 from agent.node_profile import CheckOverride
 from agent.one_shot import PassReport, run_pass, select
 
@@ -51,7 +51,10 @@ def test_verdict_and_exit_code(verdicts: list[Verdict], verdict: Verdict, code: 
 
 def test_the_json_has_exactly_the_published_form() -> None:
     action = Action(ActionKind.CONTACT_SUPPORT, "Open a case.")
-    hot = Finding("gpu3", F, "margin is -4 C", observed=-4, expected=">= 5", unit="C", action=action)
+    basis = Basis.limit("min_margin_c")
+    hot = Finding(
+        "gpu3", F, "margin is -4 C", observed=-4, expected=">= 5", unit="C", action=action, basis=basis
+    )
     report = one_pass(make_check("gpu.thermal_margin", lambda *_: [hot]))
     data = json.loads(json.dumps(report.to_json()))
     assert data.pop("duration_ms") >= 0
@@ -59,11 +62,14 @@ def test_the_json_has_exactly_the_published_form() -> None:
     assert time.strptime(first_seen, "%Y-%m-%dT%H:%M:%SZ")
     assert data == {
         "schema": 1, "node": "n1", "simulated": False, "profile_hash": "0" * 64, "phase": "admission",
-        "verdict": "FAIL",
+        "verdict": "FAIL", "notes": [],
         "results": [{
             "check": "gpu.thermal_margin", "subject": "gpu3", "verdict": "FAIL", "gating": True,
             "observed": -4, "expected": ">= 5", "unit": "C", "summary": "margin is -4 C",
             "action": {"kind": "contact_support", "hint": "Open a case.", "play": None},
+            "expected_from": "limit gpu.thermal_margin.min_margin_c (default)", "times": 1, "part": "",
+            "engines": [{"engine": "glm", "effect": "closes", "blocks_admission": True}],
+            "cleared_by": [], "shadow": False, "waived": False,
         }],
     }  # fmt: skip
 
