@@ -102,14 +102,16 @@ def _is_gpu(sources: Sources, path: str) -> bool:
 def gpu_lost(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Every GPU of the profile must be listed, must answer a simple question and must be on the PCI bus."""
     for slot in slots(sources, profile):
-        gone = _off_the_bus(sources, slot)
         try:
             answer = _answers(sources, slot)
         except (DeviceLost, DeviceAbsent) as cause:
-            yield _lost(slot, f"{cause}{gone and f'; {gone}'}", type(cause).__name__)
+            gone = _off_the_bus(sources, slot)
+            yield _lost(slot, f"{cause}; {gone}" if gone else str(cause), type(cause).__name__)
         except SourceError as cause:
+            gone = _off_the_bus(sources, slot)
             yield _lost(slot, f"{gone}; {cause}", "off the bus") if gone else unknown(slot.subject, cause)
         else:
+            gone = _removed(sources, slot)
             yield _lost(slot, f"{gone}, whatever NVML shows", "off the bus") if gone else answer
 
 
@@ -120,25 +122,38 @@ def _lost(slot: GpuSlot, why: str, observed: str) -> Finding:
     )  # fmt: skip
 
 
-def _off_the_bus(sources: Sources, slot: GpuSlot) -> str:
-    """What the PCI bus says against a GPU that was known; empty when it says nothing against it.
-
-    The verdict rests on NVML's answer; this only adds a failure that NVML does not tell.
-    """
+def _address(slot: GpuSlot) -> str | None:
+    """Where the GPU is or ought to be on PCI; None when nothing tells."""
     address = slot.identity.pci_bus_id if slot.identity else slot.pin.pci_bus_id if slot.pin else None
+    with suppress(SourceError):
+        return normal_address(address) if address else None
+    return None
+
+
+def _off_the_bus(sources: Sources, slot: GpuSlot) -> str:
+    """What the PCI bus says of a GPU that does not answer; empty when it says nothing against it.
+
+    Only then, because a whole configuration space takes 25 ms to read in a virtual machine.
+    """
+    address = _address(slot)
     if address is None:
         return ""
     try:
-        device = f"{PCI_DEVICES}/{normal_address(address)}"
-        if sources.tree.data(f"{device}/config")[:4] == NOTHING_THERE:
-            return f"nothing answers at {address} on the PCI bus"
-    except DeviceAbsent:
-        # A replayed tree without PCI devices says nothing; one that has others and not this one does.
-        with suppress(SourceError):
-            if normal_address(address) not in sources.tree.names(PCI_DEVICES):
-                return f"{address} is gone from the PCI bus"
+        shown = sources.tree.data(f"{PCI_DEVICES}/{address}/config")
     except SourceError:
-        return ""
+        return _removed(sources, slot)
+    return f"nothing answers at {address} on the PCI bus" if shown[:4] == NOTHING_THERE else ""
+
+
+def _removed(sources: Sources, slot: GpuSlot) -> str:
+    """Whether the kernel has no such PCI device any more; a tree without any PCI device says nothing."""
+    address = _address(slot)
+    # The verdict rests on NVML's answer: where the bus cannot be read, nothing is added to it.
+    with suppress(SourceError):
+        if address is None or sources.tree.exists(f"{PCI_DEVICES}/{address}"):
+            return ""
+        if address not in sources.tree.names(PCI_DEVICES):
+            return f"{address} is gone from the PCI bus"
     return ""
 
 
