@@ -7,6 +7,7 @@ the kernel's release: no version of DOCA compares with that.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ _INBOX = advice.person(
 )
 _SAME = advice.play("nic", "Burn one firmware version on all cards of this kind.")
 _MATRIX = Basis.profile("fabric.nic.firmware")
+_PSID = re.compile(r"[A-Z0-9_]{6,32}")
 _OSRELEASE = "proc/sys/kernel/osrelease"
 
 
@@ -71,6 +73,8 @@ def _card(sources: Sources, port: NicPort) -> _Card:
     firmware = _word(sources, f"{base}/fw_ver")
     compared(firmware)  # proven to be a version before anything rests on it
     board_id = _word(sources, f"{base}/board_id")
+    if _PSID.fullmatch(board_id) is None:
+        raise ParseError(f"/{base}/board_id reads {board_id[:40]!r}, not a PSID like MT_0000000838")
     version, inbox = _driver_version(sources, port)
     return _Card(firmware, board_id, version, inbox)
 

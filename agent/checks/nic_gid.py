@@ -6,12 +6,13 @@ the interface of an index without a GID fails with EINVAL. Indexes can shift whe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from agent.checks import advice
 from agent.checks.ports import basis_of, judge_ports, netdev_of, not_roce, port_path, subject_of
 from agent.checks.registry import Limits, check
-from agent.errors import DeviceAbsent, SourceError, SourceUnavailable
+from agent.errors import DeviceAbsent, ParseError, SourceError, SourceUnavailable
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
 from agent.sources import Sources
@@ -21,6 +22,7 @@ _ADDRESS = advice.play(
     "Give the interface its IP address, look at show_gids, and correct fabric.roce.gid_index if need be.",
 )
 ROCE_V2 = "RoCE v2"
+_GID = re.compile(r"(?:[0-9a-f]{4}:){7}[0-9a-f]{4}")
 #: Looked through when no index is asked for; the first GIDs of a port are those of its interface.
 _FIRST_GIDS = 16
 
@@ -52,6 +54,8 @@ def _given(sources: Sources, profile: NodeProfile, port: NicPort, index: int) ->
     path, netdev, subject = port_path(port), netdev_of(port), subject_of(port)
     basis = Basis.profile("fabric.roce.gid_index")
     gid = sources.tree.text(f"{path}/gids/{index}")
+    if _GID.fullmatch(gid) is None:
+        raise ParseError(f"/{path}/gids/{index} reads {gid[:40]!r}, not a GID")
     if not gid.strip("0:"):
         summary = f"GID {index} is empty: the interface has no such address"
         return Finding(subject, Verdict.FAIL, summary, "empty", ROCE_V2, "", _ADDRESS, basis=basis)

@@ -84,8 +84,9 @@ def test_what_checks_measured_is_shown_while_it_is_fresh() -> None:
 
 def test_a_ports_counter_is_helped_by_the_drivers_own_name() -> None:
     node, profile = h200_node(), h200_profile()
-    findings = run_twice(load_all()["roce.errors"], node, profile)
-    port = replace(result("roce.errors", "mlx5_0/1", P), measures=findings["mlx5_0/1"].measures)
+    findings = run_twice(load_all()["roce.errors"], node, profile)["mlx5_0/1"]
+    drops = run_twice(load_all()["roce.lossless_drop"], node, profile)["mlx5_0/1"]
+    port = replace(result("roce.errors", "mlx5_0/1", P), measures=findings.measures + drops.measures)
     text = render_metrics(snapshot(port), (), durations_s={}, now_mono_s=1000.0).decode()
     helped = {
         family.name: family.documentation
