@@ -32,6 +32,8 @@ FUZZ = settings(
 )
 #: (check, path, how, reason): a value that may be missing without anything being unknown.
 MAY_BE_MISSING: tuple[tuple[str, str, str, str], ...] = (
+    ("bmc.bios", r"HGX_Baseboard", "any", "a baseboard that is listed as a system of its own has no BIOS"),
+    ("bmc.coolant", r"/LeakDetection$", "dropped", "a unit without leak detectors; its flow is judged"),
     (
         "driver.modules",
         r"nvidia/initstate$",
@@ -45,7 +47,6 @@ MAY_BE_MISSING: tuple[tuple[str, str, str, str], ...] = (
         "a thread may end between two looks; the others are judged",
     ),
     ("engine.memory", r"proc/\d+/status$", "dropped", "a process may end between two looks"),
-    ("gpu.lost", r"/config$", "any", "corroboration: NVML's own answer is what proves the GPU"),
     ("gpu.pcie_errors", r"/aer_dev_\w+$", "dropped", "a platform without AER; NVML's counters remain"),
     ("gpu.power_dips", r"power\.draw_w$", "any", "shown with a dip; the counters of time tell the dip"),
     ("gpu.power_limit", r"power\.(draw_w|gpu_utilization_percent|sm_clock_mhz)$", "any", "for dashboards"),
@@ -95,13 +96,22 @@ def allowed(check: Check, path: str, how: str) -> bool:
     )
 
 
+def concerned(variant: Variant, path: str) -> set[str]:
+    """The subjects that a path belongs to; none for what is the whole node's."""
+    kind, _, rest = path.partition(".")
+    if kind == "bmc":
+        service = rest.partition(".")[0]
+        return {"node"} if service == "node" else {service, f"cdu:{service}"}
+    return variant.subjects_of(path, SLOT)
+
+
 def problems(check: Check, variant: Variant, path: str, how: str, data: dict[str, Any]) -> list[str]:
     """What is wrong with the findings after one value has gone missing."""
     if allowed(check, path, how):
         return []
     before, _ = healthy(check, variant)
     after = twice(check, variant.node(), data, variant.profile)
-    wanted = {s for s in variant.subjects_of(path, SLOT) if s in before} or set(before)
+    wanted = {s for s in concerned(variant, path) if s in before} or set(before)
     passed = sorted(s for s in wanted if s in after and after[s].verdict is Verdict.PASS)
     # A value of the whole node may be needed by some of its subjects only.
     if passed and (wanted != set(before) or len(passed) == len(wanted)):
