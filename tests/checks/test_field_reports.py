@@ -20,11 +20,12 @@ def judge(check_id: str, node: FakeNode, profile: dict[str, Any] | None = None) 
 
 
 def everything(node: FakeNode, profile: dict[str, Any] | None = None) -> dict[tuple[str, str], Finding]:
-    """Every check on the node, twice where growth is judged."""
+    """Every check that applies to the node, twice where growth is judged."""
     return {
         (check_id, subject): finding
         for check_id in CHECKS
         for subject, finding in judge(check_id, node, profile).items()
+        if finding.verdict is not Verdict.SKIP
     }
 
 
