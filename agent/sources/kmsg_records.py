@@ -37,12 +37,15 @@ _NUMBER = re.compile(r"(?<![0-9a-zA-Z])(?!0x0+\b)(?:0x[0-9a-fA-F]+|\d+)")
 _WORDING_LIMIT = 120
 #: Wordings of one Xid of one GPU that are told apart; `Fatal` and `Nonfatal` are two.
 _WORDINGS = 16
+#: Of one NIC: its driver has many words at its start.
+_NIC_WORDINGS = 128
 
 #: Kept of each key (see KmsgLog); the oldest of a key go first, so that a storm of one fault hides no other.
 PER_XID_KEY = 64
 PER_KIND = 1024
 PER_HOST_FAMILY = 256
-_ROOM = {EVENT_XID: PER_XID_KEY, EVENT_HOST: PER_HOST_FAMILY}
+PER_NIC_WORDING = 32
+_ROOM = {EVENT_XID: PER_XID_KEY, EVENT_HOST: PER_HOST_FAMILY, EVENT_NIC: PER_NIC_WORDING}
 _XID_KEYS = 4096
 _TEXT_LIMIT = 4096
 
@@ -79,7 +82,8 @@ class KmsgLog:
     """The records that matter, bounded by key; thread-safe.
 
     The key of an Xid is GPU, code and wording (the text decides how bad some codes are), that of a line about
-    the host its family, that of other lines their kind, and the GPU where one is named.
+    the host its family, that of a line about a NIC card and wording, that of other lines their kind, and the
+    GPU where one is named.
     """
 
     def __init__(self) -> None:
@@ -124,21 +128,33 @@ class KmsgLog:
             # Told apart by family even if it names a device: a storm of that device's lines hides it not.
             if family := family_of(text):
                 return EVENT_HOST, family
+            if EVENT_NIC in kinds:
+                return self._bounded(self._nic_key(text))
             return (kinds[0],) if kinds else ("other",)
         match = _XID_KEY.search(text)
         address = _ADDRESS.search(text)
         key: tuple[str, ...] = (EVENT_XID, *([address.group()] if address else []))
         if match is not None:
             key = (EVENT_XID, match[1], match[2], self._wording(match[1], match[2], match[3]))
-        full = len(self._by_key) >= _XID_KEYS and key not in self._by_key
-        return (EVENT_XID, "more") if full else key
+        return self._bounded(key)
 
-    def _wording(self, gpu: str, code: str, text: str) -> str:
+    def _bounded(self, key: tuple[str, ...]) -> tuple[str, ...]:
+        """The key, or one for all that come when there are too many."""
+        full = len(self._by_key) >= _XID_KEYS and key not in self._by_key
+        return (key[0], "more") if full else key
+
+    def _nic_key(self, text: str) -> tuple[str, ...]:
+        """Card and wording: refused register reads by the thousand must not hide that the firmware died."""
+        address = _ADDRESS.search(text)
+        card = address.group() if address else ""
+        return EVENT_NIC, card, self._wording(card, EVENT_NIC, text, _NIC_WORDINGS)
+
+    def _wording(self, gpu: str, code: str, text: str, most: int = _WORDINGS) -> str:
         """What the line says of its fault; `more` once a fault has been worded in too many ways."""
         wording = _NUMBER.sub("#", _PROCESS.sub("", text))[:_WORDING_LIMIT]
         known = self._wordings.get((gpu, code), set())
         if wording not in known:
-            if len(known) >= _WORDINGS or (not known and len(self._wordings) >= _XID_KEYS):
+            if len(known) >= most or (not known and len(self._wordings) >= _XID_KEYS):
                 return "more"
             self._wordings.setdefault((gpu, code), known).add(wording)
         return wording
