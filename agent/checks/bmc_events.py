@@ -69,7 +69,8 @@ def _judge(service: Service, sources: Sources, limits: EventLimits) -> Finding:
         raise ParseError("the BMC shows no event log")
     remarks = [_judge_log(log, sources, limits) for log in logs]
     old = sum(log.criticals for log in logs)
-    summary = f"no new critical entry in {len(logs)} logs" + (f" ({old} older)" if old else "")
+    names = ", ".join(log.name for log in logs)
+    summary = f"no new critical entry in {names}" + (f" ({old} older)" if old else "")
     passed = Finding(NODE, Verdict.PASS, summary, 0, limits.allowed, basis=Basis.limit("allowed"))
     return merged(remarks, passed)
 

@@ -20,17 +20,24 @@ def at_least(have: str, minimum: str) -> bool:
     """Whether a version is the minimum or newer. Raises ParseError if the two cannot be compared."""
     ours, least = _parts(have), _parts(minimum)
     for mine, want in zip(ours, least, strict=False):
-        if mine.lower() == want.lower():
-            continue
-        if not (_HEX.fullmatch(mine) and _HEX.fullmatch(want)):
+        (kind, place), (kind_wanted, place_wanted) = _rank(mine), _rank(want)
+        if kind != kind_wanted:
             raise ParseError(f"version {have!r} cannot be compared with {minimum!r}")
-        if int(mine, 16) != int(want, 16):
-            return int(mine, 16) > int(want, 16)
+        if place != place_wanted:
+            return place > place_wanted
     more, less = ours[len(least) :], least[len(ours) :]
     for part in (*more, *less):
         if _BEFORE_RELEASE.fullmatch(part):
             raise ParseError(f"version {have!r} cannot be compared with {minimum!r}")
-    return all(_HEX.fullmatch(part) and int(part, 16) == 0 for part in less)
+    return all(_rank(part) == ("", 0) for part in less)
+
+
+def _rank(part: str) -> tuple[str, int]:
+    """What a part is and its place among its kind: `6D` is a number, `rc44` the 44th rc, others are words."""
+    if _HEX.fullmatch(part):
+        return "", int(part, 16)
+    counted = re.fullmatch(r"([A-Za-z]+)(\d{1,9})", part)
+    return (counted[1].lower(), int(counted[2])) if counted else (part.lower(), 0)
 
 
 def _parts(version: str) -> list[str]:

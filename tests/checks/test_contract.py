@@ -24,13 +24,14 @@ NO_HARDWARE = {
 }
 #: Their evidence may be out of reach for good: root's alone, of a process not started yet, or not reported.
 OUT_OF_REACH = {
+    "bmc.air", "bmc.bios", "bmc.coolant", "bmc.events", "bmc.firmware", "bmc.health", "bmc.leak", "bmc.power",
     "engine.cpu", "engine.memory", "engine.numa", "engine.prefix_cache", "history.repeat", "host.disk_health",
     "host.kmsg", "host.limits", "nic.cable", "nic.max_read_request", "nic.serial", "pci.acs", "pci.aspm",
     "roce.cnp", "roce.ecn_activity",
 }  # fmt: skip
 #: Warnings by design: persistence costs settings, not service; what happened before is for the vendor; how
 #: well congestion is answered shows in what it costs.
-WARNING_ONLY = {"gpu.persistence", "driver.persistenced", "history.repeat", "roce.ecn_activity"}
+WARNING_ONLY = {"gpu.persistence", "driver.persistenced", "history.repeat", "roce.ecn_activity", "bmc.events"}
 #: Judge the profile alone.
 NO_EVIDENCE = {"roce.nccl"}
 #: Judges what a Hopper GPU does not have; nvlink.errors judges it.
@@ -84,7 +85,8 @@ def test_what_cannot_be_waived_and_what_is_network() -> None:
     }
     immediate = {c.id for c in CHECKS.values() if c.serving_class is ServingClass.IMMEDIATE}
     assert immediate == {"gpu.lost", "xid", "sxid", "engine.health"}
-    assert not any(c.sticky for c in CHECKS.values()), "a node must come back by itself when it is well"
+    # A node must come back by itself when it is well; a leak that has dried is not.
+    assert {c.id for c in CHECKS.values() if c.sticky} == {"bmc.leak"}
 
 
 def test_only_engine_health_stays_out_of_admission() -> None:
@@ -147,6 +149,11 @@ def test_a_node_without_hardware_skips_it(check: Check) -> None:
         ("nic.gid", {"fabric": {"kind": "ib"}}),
         ("nic.max_read_request", {"fabric": {"nic": {"max_read_request_bytes": None}}}),
         ("engine.health", {"mode": "observe"}),
+        *((f"bmc.{name}", {"bmc": {"redfish": None}}) for name in ("air", "events", "health", "leak")),
+        *((f"bmc.{name}", {"bmc": None}) for name in ("bios", "coolant", "firmware", "power")),
+        ("bmc.bios", {"bmc": {"bios": None, "bios_version": None}}),
+        ("bmc.firmware", {"bmc": {"firmware": None}}),
+        ("bmc.coolant", {"bmc": {"cooling": None}}),
     ],
 )
 def test_what_the_profile_leaves_out_is_skipped(check_id: str, changes: dict) -> None:
@@ -176,6 +183,7 @@ def test_subjects_stay_the_same_when_evidence_goes_missing(check: Check) -> None
     node.data["net"].clear()
     node.data["engines"].clear()
     node.data["faults"] = {"error": "UNAVAILABLE"}
+    node.data["bmc"].clear()
     node.data["host"] = {
         "clock": {"error": "TIMEOUT"},
         **{

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fake_h200_bmc import bmc_profile
 from fake_h200_engines import engine_files, engine_pids
 from fake_h200_fabric import fabric_files, hopper_ber, pci_links, peers, units
 from fake_h200_host import engine_peers, host_data, host_files, host_links, host_profile
@@ -216,6 +217,7 @@ def h200_profile_data() -> dict[str, Any]:
         "nvlink": {"links_per_gpu": LINKS, "speed_mb_s": 26562, "fabric": True, "nvswitches": 4},
         "fabric": fabric(ports),
         "host": host_profile(),
+        "bmc": bmc_profile(),
         "engines": {
             "glm": {"gpus": [0, 1, 2, 3], "port": 8000, "peers": engine_peers("glm")},
             "kimi": {"gpus": [4, 5, 6, 7], "port": 8001, "peers": engine_peers("kimi")},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fake_h200_bmc import bmc_documents
 from fake_h200_engines import MAIN
 from fake_h200_fabric import pci_links
 from fake_h200_net import NIC_BUSES
@@ -180,4 +181,4 @@ def host_data() -> dict[str, Any]:
         "clock": {"synchronised": True, "offset_s": -0.000012, "max_error_s": 0.004},
         "reach": reach,
     }
-    return {"host": host, "bmc": {}}
+    return {"host": host, "bmc": bmc_documents()}
