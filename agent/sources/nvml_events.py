@@ -157,6 +157,7 @@ class NvmlEvents:
             if what == "touch" and isinstance(gpu, int):
                 self._touching, deadline_s = gpu, self._times.gpu_s
             elif what == "refused":
+                self._touching = None
                 self._say(f"GPU {gpu} has no events: {said.get('name')}")
             elif what == "wait":
                 self._touching, deadline_s = None, 3 * self._times.beat_s
