@@ -111,14 +111,14 @@ def host_numa(sources: Sources, profile: NodeProfile, limits: NumaLimits) -> Ite
         summary = f"{listed(bare)} has CPUs and no memory: {len(with_memory)} of {want} nodes have memory"
         yield Finding("node", Verdict.FAIL, summary, len(with_memory), want, action=_LAYOUT, basis=basis)
     elif len(with_memory) != want:
-        summary = f"{len(with_memory)} NUMA nodes with memory, expected {want}"
+        summary = f"NUMA nodes with memory: {len(with_memory)}, expected {want}"
         yield Finding("node", Verdict.FAIL, summary, len(with_memory), want, action=_LAYOUT, basis=basis)
     elif balancing and not limits.balancing:
         summary = f"automatic NUMA balancing is on (kernel.numa_balancing {balancing})"
         off = Basis.limit("balancing")
         yield Finding("node", Verdict.WARN, summary, balancing, 0, action=_BALANCING, basis=off)
     else:
-        yield Finding("node", Verdict.PASS, f"{want} nodes with memory", want, want, basis=basis)
+        yield Finding("node", Verdict.PASS, f"NUMA nodes with memory: {want}", want, want, basis=basis)
 
 
 def _memory_kb(sources: Sources, node: str) -> int:
