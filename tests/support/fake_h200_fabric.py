@@ -1,4 +1,4 @@
-"""NVLink, NVSwitches, PCIe tree, driver services and modules of the healthy H200 node of fake_h200.py; SIMULATED."""
+"""NVLink, NVSwitches, PCIe tree and driver of the healthy H200 node of fake_h200.py; SIMULATED values."""
 
 from __future__ import annotations
 
