@@ -91,6 +91,12 @@ class Gpus(Part):
         gt=0,
         le=5000,
     )
+    slowdown_c: int | None = Field(
+        None,
+        description="Temperature from which a GPU slows down that states neither threshold nor margin, in C",
+        ge=60,
+        le=150,
+    )
     has_power_limit: bool = Field(
         True, description="The GPU tells and takes a power limit; false = not compared (GB10)"
     )

@@ -15,7 +15,7 @@ from agent.checks import advice
 from agent.checks.engine_slots import RUNNING, belongs_to, engine_of_slot, process_name
 from agent.checks.gpus import GpuSlot, count_of, judge_readings, no_gpus, read
 from agent.checks.registry import Limits, check
-from agent.errors import SourceError, SourceUnavailable
+from agent.errors import ParseError, SourceError, SourceUnavailable
 from agent.model import Basis, EnginePhase, Finding, ServingClass, Verdict
 from agent.node_profile import Mode, NodeProfile
 from agent.sources import EngineObservation, Sources
@@ -71,6 +71,8 @@ def _judge(
     slot: GpuSlot, sources: Sources, profile: NodeProfile, now: GpuReading, limits: ForeignLimits
 ) -> Finding:
     pids = now.integers("pids")
+    if any(pid <= 0 for pid in pids):
+        raise ParseError(f"NVML lists process {min(pids)}")
     engine = engine_of_slot(profile, slot.number)
     if engine is None:
         text = f"{len(pids)} processes; no engine uses this GPU"

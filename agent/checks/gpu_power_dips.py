@@ -83,7 +83,9 @@ def _judge(
     slot: GpuSlot, sources: Sources, profile: NodeProfile, now: GpuReading, limits: DipLimits
 ) -> Finding:
     # Everything is sampled before anything is judged, so that all of it begins at the same moment.
-    histories = [_slowdowns(sources, now, field, bit, limits) for field, bit, _, _ in COUNTERS]
+    # A platform that tells no power limit has no brake counters either: there polls must do.
+    polls = limits.use_polls or not profile.gpus.has_power_limit
+    histories = [_slowdowns(sources, now, field, bit, limits, polls) for field, bit, _, _ in COUNTERS]
     kinds = []
     if profile.gpus.has_power_limit:
         limit = _record(sources, now, "limit", now.number("enforced_limit_w"), limits)
@@ -125,13 +127,13 @@ def _found(slot: GpuSlot, seen: list[Kind], any_series: Series, draw: str, limit
 
 
 def _slowdowns(
-    sources: Sources, now: GpuReading, field: str, bit: int, limits: DipLimits
+    sources: Sources, now: GpuReading, field: str, bit: int, limits: DipLimits, polls: bool
 ) -> tuple[Series, bool]:
     """The history of one slowdown, and whether only polls of the event reasons tell it."""
     try:
         return _record(sources, now, field, count_of(now, field), limits), False
     except NotSupported:
-        if not limits.use_polls:
+        if not polls:
             raise
         asserted = bool(mask_of(now, "event_reasons") & bit)
         return _record(sources, now, f"{field}/polls", float(asserted), limits), True

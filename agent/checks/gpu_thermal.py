@@ -43,12 +43,6 @@ class MarginLimits(Limits):
         False,
         description="Without a margin reading, judge slowdown limit minus temperature",
     )
-    slowdown_c: int | None = Field(
-        None,
-        description="Temperature from which a GPU that states none slows down, in C; unset = not judged",
-        ge=LEAST_SLOWDOWN_C,
-        le=150,
-    )
 
 
 @check(
@@ -69,18 +63,20 @@ def gpu_thermal_margin(sources: Sources, profile: NodeProfile, limits: MarginLim
         sources,
         profile,
         NvmlGroup.THERMAL,
-        lambda slot, now: replace(_judge(slot, now, limits), measures=measured(now, MEASURES)),
+        lambda slot, now: replace(
+            _judge(slot, now, profile.gpus.slowdown_c, limits), measures=measured(now, MEASURES)
+        ),
     )
 
 
-def _judge(slot: GpuSlot, now: GpuReading, limits: MarginLimits) -> Finding:
+def _judge(slot: GpuSlot, now: GpuReading, slowdown_c: int | None, limits: MarginLimits) -> Finding:
     want = f">= {limits.min_margin_c}"
     try:
         margin_c = plausible_c(now, "margin_c")
     except NotSupported:
-        if not limits.use_temperature:
+        if slowdown_c is None and not limits.use_temperature:
             raise
-        margin_c = derived_c(now, limits.slowdown_c)
+        margin_c = derived_c(now, slowdown_c)
         summary = f"{margin_c} C to the slowdown limit, from the GPU temperature (this GPU reports no margin)"
         if margin_c < limits.min_margin_c:
             return _finding(slot, Verdict.FAIL, summary, margin_c, want)
@@ -92,7 +88,7 @@ def _judge(slot: GpuSlot, now: GpuReading, limits: MarginLimits) -> Finding:
     if margin_c > 0:
         summary = f"only {margin_c} C to the slowdown limit, at least {limits.min_margin_c} C wanted"
         return _finding(slot, Verdict.FAIL, summary, margin_c, want)
-    return _cross_checked(slot, now, margin_c, limits)
+    return _cross_checked(slot, now, margin_c, slowdown_c, limits)
 
 
 def _contradiction(now: GpuReading, margin_c: int) -> str | None:
@@ -106,10 +102,12 @@ def _contradiction(now: GpuReading, margin_c: int) -> str | None:
     return f"GPU at {temperature_c} C, it slows down from {slowdown_c} C, yet its margin reads {margin_c} C"
 
 
-def _cross_checked(slot: GpuSlot, now: GpuReading, margin_c: int, limits: MarginLimits) -> Finding:
+def _cross_checked(
+    slot: GpuSlot, now: GpuReading, margin_c: int, slowdown_c: int | None, limits: MarginLimits
+) -> Finding:
     """Some parts read zero or less while cool: such a margin counts only if the temperature agrees."""
     want = f">= {limits.min_margin_c}"
-    temperature_c, left_c = plausible_c(now, "temperature_c"), derived_c(now, limits.slowdown_c)
+    temperature_c, left_c = plausible_c(now, "temperature_c"), derived_c(now, slowdown_c)
     limit_c = temperature_c + left_c
     seen = f"margin reads {margin_c} C, GPU at {temperature_c} C, its T.Limit at {limit_c} C"
     if left_c < limits.min_margin_c + limits.hotspot_c:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from agent.checks import advice
-from agent.checks.gpu_thermal import LEAST_SLOWDOWN_C, derived_c
+from agent.checks.gpu_thermal import derived_c
 from agent.checks.gpus import GpuSlot, judge_readings, no_gpus, plausible_c, read
 from agent.checks.registry import Limits, check
 from agent.errors import NotSupported
@@ -46,12 +46,6 @@ class TrendLimits(Limits):
     )
     use_temperature: bool = Field(
         False, description="Without a margin reading, judge slowdown limit minus temperature"
-    )
-    slowdown_c: int | None = Field(
-        None,
-        description="Temperature from which a GPU that states none slows down, in C; unset = not judged",
-        ge=LEAST_SLOWDOWN_C,
-        le=150,
     )
 
 
@@ -105,14 +99,19 @@ class Trend:
 def gpu_thermal_trend(sources: Sources, profile: NodeProfile, limits: TrendLimits) -> Iterator[Finding]:
     """At steady power no GPU may be on its way to the slowdown temperature."""
     yield from judge_readings(
-        sources, profile, NvmlGroup.THERMAL, lambda slot, now: _judge(slot, sources, now, limits)
+        sources,
+        profile,
+        NvmlGroup.THERMAL,
+        lambda slot, now: _judge(slot, sources, now, profile.gpus.slowdown_c, limits),
     )
 
 
-def _judge(slot: GpuSlot, sources: Sources, now: GpuReading, limits: TrendLimits) -> Finding:
+def _judge(
+    slot: GpuSlot, sources: Sources, now: GpuReading, slowdown_c: int | None, limits: TrendLimits
+) -> Finding:
     temperature_c = plausible_c(now, "temperature_c")
     draw_w = read(sources, slot, NvmlGroup.POWER).number("draw_w")
-    gap_c = _gap_c(now, limits)
+    gap_c = _gap_c(now, slowdown_c, limits)
     book, name = sources.series, f"gpu.thermal_trend/{now.uuid}"
     heat = book.record(f"{name}/temperature", temperature_c, now.mono_s, limits.window_s)
     power = book.record(f"{name}/power", draw_w, now.mono_s, limits.window_s)
@@ -152,12 +151,12 @@ def _calm(slot: GpuSlot, summary: str, heat: Series) -> Finding:
     )  # fmt: skip
 
 
-def _gap_c(now: GpuReading, limits: TrendLimits) -> int:
+def _gap_c(now: GpuReading, slowdown_c: int | None, limits: TrendLimits) -> int:
     """Degrees left until the GPU slows down; gpu.thermal_margin tells of a margin of zero or less."""
     try:
         margin_c = plausible_c(now, "margin_c")
     except NotSupported:
-        if not limits.use_temperature:
+        if slowdown_c is None and not limits.use_temperature:
             raise
-        return max(1, derived_c(now, limits.slowdown_c))
-    return margin_c if margin_c > 0 else max(1, derived_c(now, limits.slowdown_c))
+        return max(1, derived_c(now, slowdown_c))
+    return margin_c if margin_c > 0 else max(1, derived_c(now, slowdown_c))

@@ -136,6 +136,8 @@ def test_the_reads_are_what_the_checks_are_about() -> None:
 @pytest.mark.parametrize(("check", "path"), NVML_READS, ids=_ids)
 def test_no_refused_nvml_value_passes(check: Check, path: str) -> None:
     for value in BAD_NVML:
+        if value == [] and path.endswith(".processes.pids"):
+            continue  # no process at all is an answer
         _hurt(check, path, value)
 
 
