@@ -62,8 +62,12 @@ def nvlink_errors(handle: Handle) -> Json:
     """Error counters of all links: half a millisecond or more for each, so 50 ms on a GPU of 18 links."""
     columns = link_columns(handle, FIELD_LINK_REPLAY, FIELD_LINK_RECOVERY, FIELD_LINK_CRC)
     fields = GROUP_FIELDS[NvmlGroup.NVLINK_ERRORS]
-    counters = columns[1:] if columns else [[refusal("NOT_SUPPORTED")]] * len(fields)
-    return {field: by_link(counter) for field, counter in zip(fields, counters, strict=True)}
+    if columns is None:
+        return dict.fromkeys(fields, refusal("NOT_SUPPORTED"))
+    states, *counters = columns
+    return {
+        field: by_link(of_links_up(states, counter)) for field, counter in zip(fields, counters, strict=True)
+    }
 
 
 def nvlink_ber(handle: Handle) -> Json:
@@ -74,7 +78,7 @@ def nvlink_ber(handle: Handle) -> Json:
     values = dict(zip(BER_GROUP_FIELDS, columns[1:], strict=True))
     for name in ("effective_ber", "symbol_ber"):
         values[name] = [value if refused(value) else error_rate(value) for value in values[name]]
-    return {name: by_link(column) for name, column in values.items()}
+    return {name: by_link(of_links_up(columns[0], column)) for name, column in values.items()}
 
 
 def error_rate(packed: int) -> float:
@@ -104,6 +108,18 @@ def link_count(handle: Handle) -> Any:
 def speed_of(state: Any, speed: Any) -> Any:
     """A link that is down may refuse its speed: it has none."""
     return 0 if refused(speed) and not refused(state) and state not in LINK_UP else speed
+
+
+def of_links_up(states: list[Any], values: list[Any]) -> list[Any]:
+    """Values in which a link that is not up counts 0 for what it refuses, if any link that is up answers.
+
+    NVML lists links that a board does not wire (36 of which 18 are up on B300): they must not stand for all.
+    """
+    up = [not refused(state) and state in LINK_UP for state in states]
+    if not any(is_up and not refused(value) for is_up, value in zip(up, values, strict=True)):
+        return values
+    spare = [not is_up and not refused(state) for is_up, state in zip(up, states, strict=True)]
+    return [0 if idle and refused(value) else value for idle, value in zip(spare, values, strict=True)]
 
 
 def by_link(values: list[Any]) -> Any:

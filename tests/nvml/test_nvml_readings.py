@@ -246,6 +246,18 @@ def test_a_hole_in_the_counters_refuses_them_all(nvml: NvmlProcess, node: NvmlFi
     assert nvml.read(uuid_of(5), NvmlGroup.NVLINK).booleans("states") == [True] * 18
 
 
+def test_links_that_are_not_wired_take_no_counters_from_the_others(nvml: NvmlProcess, node: NvmlFile) -> None:
+    """A B300 lists 36 links of which 18 are up; what the others refuse says nothing of those."""
+    spare = {f"gpu.field.165.{link}": 0 for link in range(18, 36)}
+    refusals = {
+        f"gpu.field.{field}.{link}": "NOT_SUPPORTED" for field in (161, 162) for link in range(18, 36)
+    }
+    node.set({"gpu.links": 36, "gpu.field.91": 36, **spare, **refusals, "gpu.field.162": "NOT_SUPPORTED"})
+    counters = nvml.read(uuid_of(0), NvmlGroup.NVLINK_ERRORS)
+    assert counters.integers("replay_errors") == [0] * 36
+    assert counters.values["recovery_errors"] == NvmlRefusal("NOT_SUPPORTED"), "no link has this one"
+
+
 def test_a_link_whose_state_fails_makes_the_states_unknown(nvml: NvmlProcess, node: NvmlFile) -> None:
     node.set({"gpu5.field.165.7": "UNKNOWN"})
     nvlink = nvml.read(uuid_of(5), NvmlGroup.NVLINK)
