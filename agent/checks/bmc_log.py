@@ -53,7 +53,9 @@ def logs_of(service: Service) -> list[Log]:
     """The event logs of all systems and managers. Raises SourceError if none can be found."""
     found: list[Log] = []
     for root in ("Systems", "Managers"):
-        for owner in service.collection(f"{ROOT}/{root}"):
+        owners = service.collection(f"{ROOT}/{root}")
+        found += [Log(root, problem=broken) for broken in owners.broken]
+        for owner in owners:
             if in_use(owner):
                 found += _of_owner(service, owner)
     if len(found) > MAX_LOGS:
@@ -63,13 +65,13 @@ def logs_of(service: Service) -> list[Log]:
 
 def _of_owner(service: Service, owner: Document) -> Iterator[Log]:
     try:
-        services = service.members(owner, "LogServices")
+        services = service.members(owner, "LogServices", leave_out=_NOT_EVENTS)
     except DeviceAbsent:
         return
+    yield from (Log(f"{name_of(owner)}/any", problem=broken) for broken in services.broken)
     for each in services:
-        name = f"{name_of(owner)}/{name_of(each)}"
-        if not _NOT_EVENTS.search(name_of(each)) and each.get("ServiceEnabled") is not False:
-            yield _read(service, each, name)
+        if each.get("ServiceEnabled") is not False:
+            yield _read(service, each, f"{name_of(owner)}/{name_of(each)}")
 
 
 def _read(service: Service, log: Document, name: str) -> Log:

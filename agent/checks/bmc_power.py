@@ -35,6 +35,7 @@ from agent.checks.redfish_tree import (
     Service,
     health,
     in_use,
+    link,
     name_of,
     number,
     objects,
@@ -133,6 +134,9 @@ def _read(service: Service, chassis: Document, power: _Power) -> None:
         return
     older = service.offered(chassis, "Power")
     if older is None:
+        if subsystem is None and link(chassis, "PowerSubsystem") is not None:
+            told = f"chassis {name_of(chassis)} lists a PowerSubsystem that is not there"
+            power.remarks.append(Finding(NODE, Verdict.UNKNOWN, told))
         return
     if power.supplies == supplies:
         _judge_supplies(objects(older, "PowerSupplies"), objects(older, "Redundancy"), power)

@@ -7,6 +7,7 @@ numbers may be texts, and a link may lead nowhere.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,20 +70,27 @@ class Service:
         except DeviceAbsent:
             return Members((), ())
 
-    def members(self, document: Document, *keys: str, expand: bool = False) -> Members:
-        """The members of a linked list; without members if there is no such link. Raises SourceError."""
+    def members(
+        self, document: Document, *keys: str, expand: bool = False, leave_out: re.Pattern[str] | None = None
+    ) -> Members:
+        """The members of a linked list; without members if there is no such link. Raises SourceError.
+
+        Members whose id (the end of their link) matches `leave_out` are not read.
+        """
         path = link(document, *keys)
-        return Members((), ()) if path is None else self._members(path, expand=expand)
+        return Members((), ()) if path is None else self._members(path, expand=expand, leave_out=leave_out)
 
     def member_links(self, path: str) -> list[str]:
         """Only the links of a list, over all its pages. Raises SourceError."""
         found = [link(member) for member in self._pages(path)]
         return [each for each in found if each is not None]
 
-    def _members(self, path: str, *, expand: bool) -> Members:
+    def _members(self, path: str, *, expand: bool, leave_out: re.Pattern[str] | None = None) -> Members:
         documents: list[Document] = []
         broken: list[SourceError] = []
         for member in self._expanded(path) if expand else self._pages(path):
+            if leave_out is not None and leave_out.search(_id_of(member)):
+                continue
             if len(member) > 1:  # the list has its members in full
                 documents.append(member)
                 continue
@@ -180,6 +188,11 @@ def link(document: Document, *keys: str) -> str | None:
     if not isinstance(target, str):
         raise ParseError("a link is no text")
     return target.partition("#")[0]
+
+
+def _id_of(member: Document) -> str:
+    target = member.get("@odata.id")
+    return target.rstrip("/").rpartition("/")[2] if isinstance(target, str) else ""
 
 
 def number(document: Document, *keys: str) -> float | None:
