@@ -81,8 +81,10 @@ class WaiveBody(_Body):
 class History(Protocol):
     """The part of the journal that is asked for history."""
 
-    def history(self, since_wall_s: float, limit: int = 1000) -> list[dict[str, Any]]:
-        """Entries since a time, oldest first."""
+    def history(
+        self, since_wall_s: float, limit: int = 1000, part: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Entries since a time, oldest first; of one part alone if it is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +147,9 @@ def _add_questions(app: FastAPI, office: Office) -> None:
     async def history(
         since_s: Annotated[float, Query(ge=0, le=1e9)] = 7200.0,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+        part: Name | None = None,
     ) -> dict[str, Any]:
-        entries = await asyncio.to_thread(office.journal.history, office.wall_s() - since_s, limit)
+        entries = await asyncio.to_thread(office.journal.history, office.wall_s() - since_s, limit, part)
         return {"schema": 1, "entries": entries}
 
     @app.get("/engine/logs")

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from jinja2 import Environment, FileSystemLoader, Template, select_autoescape
 
+from agent.explain_lines import explanation, flags
 from agent.metrics import CONTENT_TYPE
 from agent.publisher import Publisher, Reply
 from agent.status_view import metrics_text, status_json, status_view
@@ -44,7 +45,7 @@ def make_api(publisher: Publisher) -> FastAPI:
 
     @app.api_route("/", methods=METHODS)
     async def page(request: Request) -> Response:
-        html = _template().render(status=status_view(publisher))
+        html = _template().render(status=status_view(publisher), explanation=explanation, flags=flags)
         return _respond(
             request, Reply(200, html.encode(errors="backslashreplace"), "text/html; charset=utf-8")
         )

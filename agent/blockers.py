@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.evaluate import Blocker
+from agent.explain import Explainer, result_view
 from agent.model import Verdict
 from agent.result_json import action_to_dict
 
@@ -42,11 +43,15 @@ def unique(blockers: tuple[Blocker, ...]) -> tuple[Blocker, ...]:
     return tuple({(blocker.check, blocker.subject): blocker for blocker in reversed(blockers)}.values())[::-1]
 
 
-def blocker_to_dict(blocker: Blocker) -> dict[str, object]:
-    """A blocker as /readyz, /status and the journal show it."""
-    return {
+def blocker_to_dict(blocker: Blocker, explainer: Explainer | None = None) -> dict[str, object]:
+    """A blocker as /readyz, /status and the journal show it, explained where it is a check's."""
+    said: dict[str, object] = {
         "check": blocker.check,
         "subject": blocker.subject,
         "summary": blocker.summary,
         "action": action_to_dict(blocker.action),
     }
+    if explainer is None or blocker.result is None:
+        return said
+    told = result_view(blocker.result, explainer)
+    return {**told, **said, "verdict": blocker.verdict.value, "action": told["action"]}

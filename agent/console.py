@@ -78,7 +78,7 @@ class Out:
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in cells:
-            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+            table.add_row(*(Text(cell, style=STYLES.get(cell.partition(" (")[0], "")) for cell in row))
         self._console.print(table, soft_wrap=False)
 
 

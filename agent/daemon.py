@@ -28,6 +28,7 @@ from agent.server_thread import ServerThread, http_server
 
 log = logging.getLogger("nodegate.daemon")
 TICK_S = 0.5
+PARTS_WITHIN_S = 1.0
 #: Beyond the engines' own deadlines, what an orderly end may take.
 STOP_SLACK_S = 10.0
 
@@ -70,6 +71,7 @@ class Daemon:
             self._serve(loop)
             self._say("start", f"nodegate runs on {self.parts.node}, profile {self.parts.loaded.hash[:16]}")
             self._notifier.ready(f"mode {self.parts.loaded.profile.mode}")
+            await self._know_parts()
             tasks = self._begin()
             stop = loop.create_task(self._wait_for_stop(), name="stop")
             done, _ = await asyncio.wait({stop, *tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -95,6 +97,15 @@ class Daemon:
 
     async def _wait_for_stop(self) -> None:
         await self._stop.wait()
+
+    async def _know_parts(self) -> None:
+        """Let the parts be read once, so that the first fault is recorded with its part; not for long."""
+        reader = self.parts.part_reader
+        reader.start()
+        until_s = time.monotonic() + PARTS_WITHIN_S
+        while not reader.read_once.is_set() and not self._stop.is_set() and time.monotonic() < until_s:
+            self.parts.publisher.beat()
+            await asyncio.sleep(0.01)
 
     def _begin(self) -> set[asyncio.Task[None]]:
         """Everything that runs on the main loop for ever."""
@@ -128,8 +139,9 @@ class Daemon:
         """Beat, judge anew as time passes, and note how fresh the results are."""
         while True:
             self.parts.publisher.beat()
-            self.parts.gates.evaluate()
-            self.parts.journal.record_latest(self.parts.runner.snapshot)
+            if not self.parts.runner.flush():
+                self.parts.gates.evaluate()
+            self.parts.keep_memory()
             self._notifier.watchdog()
             if not self._servers.alive:
                 raise DaemonError("the HTTP servers have ended")
@@ -159,6 +171,8 @@ class Daemon:
         for task in tasks:
             await stop_quietly(task)
         self._servers.stop()
+        self.parts.part_reader.stop()
+        self.parts.counters.keep(now=True)
         await self.parts.gates.keeper.close()
         self.parts.journal.record_mark("end", "orderly" if orderly else str(self._failure))
         await asyncio.to_thread(self.parts.journal.close)

@@ -6,17 +6,23 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from agent.blockers import blocker_to_dict
 from agent.check_track import ResultChange
 from agent.checks.registry import Check
-from agent.errors import AgentError, DaemonError, SourceError
+from agent.daemon_memory import CounterKeeper, inherit
+from agent.errors import AgentError, DaemonError
+from agent.evaluate import Blocker
+from agent.explain import Explainer
 from agent.gatekeeper import Gatekeeper, Ports
 from agent.holds import HoldStore
 from agent.journal import Journal
 from agent.launch.controller import EngineController
-from agent.model import EngineStatus, Result, Snapshot, Verdict
+from agent.model import EngineStatus, Snapshot, Verdict
 from agent.operator_desk import OperatorDesk
+from agent.part_history import faults_of
+from agent.parts import PartBook, PartReader
 from agent.premises import Premises
 from agent.profile_loader import LoadedProfile
 from agent.publisher import NodeFacts, Publication, Publisher, answers_of
@@ -80,8 +86,12 @@ class Parts:
         self.boot_id = self.clock.boot_id()
         self.node = given.loaded.profile.node or given.node or socket.gethostname()
         self.problem = ""
+        self.explainer = Explainer(given.loaded, given.checks)
+        self.book = PartBook()
+        self.part_reader = PartReader(self.book, given.sources, lambda: self.loaded.profile)
         self.publisher = Publisher()
         self.journal = Journal.open(given.premises.folders.state_dir / JOURNAL_NAME)
+        self.counters = CounterKeeper(self.journal, given.sources)
         try:
             self.runner = self._make_runner()
             self.gates = self._make_gates()
@@ -98,6 +108,16 @@ class Parts:
         controller = self.controllers.get(engine)
         return controller.log_tail(lines) if controller else None
 
+    def take_profile(self, loaded: LoadedProfile) -> None:
+        """Another profile is in force."""
+        self.loaded, self.problem = loaded, ""
+        self.explainer = Explainer(loaded, self.given.checks)
+
+    def keep_memory(self) -> None:
+        """Leave for a restarted agent what is known now, as often as it is worth it."""
+        self.journal.record_latest(self.runner.snapshot, self.runner.memories)
+        self.counters.keep()
+
     def publish(self) -> None:
         """Swap in what is known now."""
         profile = self.loaded.profile
@@ -113,26 +133,31 @@ class Parts:
                 profile_hash=self.loaded.hash,
                 max_age_s=profile.api.max_age_s,
             ),
-            answers=answers_of(self.gates.records, profile),
+            answers=answers_of(self.gates.records, profile, self.explainer),
             records=dict(self.gates.records),
             holds=self.gates.holds,
             snapshot=self.gates.shown,
             durations_s=self.runner.durations_s,
             problems=tuple(problem for problem in problems if problem),
             journal_healthy=self.journal.healthy,
+            explainer=self.explainer,
         )
         self.publisher.publish(publication)
         self.given.on_publish(publication)
 
     def _make_runner(self) -> Runner:
         given = self.given
+        inherited = inherit(self.journal, given.sources)
         return Runner(
-            given.sources,
+            replace(given.sources, history=self.journal),
             given.loaded,
             given.checks,
             on_results=self._take_results,
             node=self.node,
-            carried=self._carried(),
+            carried=inherited.results,
+            memories=inherited.memories,
+            on_defect=self._take_defect,
+            part_of=self.book.part_of,
         )
 
     def _make_gates(self) -> Gatekeeper:
@@ -143,6 +168,7 @@ class Parts:
             clear_log=given.sources.kmsg.clear,
             on_change=self.publish,
             on_serving=self.runner.set_serving,
+            explain=self._explain,
         )
         store = HoldStore(given.premises.folders.state_dir)
         return Gatekeeper(given.loaded.profile, given.checks, self.clock, store, ports)
@@ -162,18 +188,20 @@ class Parts:
             log_dir=given.premises.folders.log_dir,
         )
 
-    def _carried(self) -> list[Result]:
-        """What an earlier agent on this boot found; without it every check simply runs first."""
-        try:
-            return self.journal.last_results(self.boot_id)
-        except SourceError as cause:
-            log.warning("no results are carried over: %s", cause)
-            return []
+    def _explain(self, blocker: Blocker) -> dict[str, object]:
+        return blocker_to_dict(blocker, self.explainer)
+
+    def _take_defect(self, check: str, error: str, trace: str) -> None:
+        self.journal.record_trace(check, error, trace, boot_id=self.boot_id)
 
     def _take_results(self, snapshot: Snapshot, changes: tuple[ResultChange, ...]) -> None:
         """New results: the gates first, everything slower after."""
         self.gates.evaluate(snapshot)
-        self.journal.record_changes(changes, self.boot_id)
+        shown = self.gates.shown
+        changes = tuple(_as_shown(change, shown) for change in changes) if shown else changes
+        self.journal.record_changes(changes, self.boot_id, self.explainer.to_dict)
+        for fault in faults_of(changes, self.clock.wall_s(), self.boot_id):
+            self.journal.record_fault(fault)
         for level, line in news_of(changes):
             log.log(level, "%s", line)
 
@@ -187,6 +215,14 @@ class Parts:
         # Nobody above this callback would see a defect, and a gate that was not evaluated must not stay open.
         except Exception as defect:  # noqa: BLE001
             self._fail(defect)
+
+
+def _as_shown(change: ResultChange, shown: Snapshot) -> ResultChange:
+    """The change with the waiver that covers its result, which the runner does not know of."""
+    seen = shown.results.get((change.after.check, change.after.subject))
+    if seen is None or not seen.waived:
+        return change
+    return replace(change, after=replace(change.after, waived=True))
 
 
 def news_of(changes: Iterable[ResultChange]) -> Iterator[tuple[int, str]]:

@@ -30,7 +30,7 @@ async def reload_profile(parts: Parts, load_again: Callable[[], LoadedProfile]) 
         log.error("%s", parts.problem)
         parts.publish()
         return False
-    parts.loaded, parts.problem = new, ""
+    parts.take_profile(new)
     parts.gates.replace_profile(new.profile)
     for controller in parts.controllers.values():
         controller.replace_profile(new)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from agent.blockers import blocker_to_dict
 from agent.checks.registry import Check
-from agent.evaluate import judge
+from agent.evaluate import Blocker, judge
 from agent.fresh_start import without_carried
 from agent.gate import new_gate, step
 from agent.gate_record import (
@@ -79,6 +79,7 @@ class Ports:
     clear_log: Callable[[float], None]
     on_change: Callable[[], None]
     on_serving: Callable[[bool], None]
+    explain: Callable[[Blocker], Mapping[str, object]] = blocker_to_dict
 
 
 class Gatekeeper:
@@ -255,7 +256,7 @@ class Gatekeeper:
         """One line and one journal row for each transition."""
         name = after.config.engine
         log.info("gate %s: %s -> %s: %s", name, before.state, after.state, after.reason)
-        evidence = {"forced": after.forced, "blocking": [blocker_to_dict(b) for b in after.blockers]}
+        evidence = {"forced": after.forced, "blocking": [self.ports.explain(b) for b in after.blockers]}
         self.ports.journal.record_gate(
             name, before.state, after.state, after.reason, evidence, boot_id=self.boot_id
         )

@@ -50,7 +50,8 @@ def read_history(
             of_part = "" if part is None else "AND (subject = ? OR part = ? OR instr(part, ?) = 1)"
             sql = f"SELECT * FROM {table} WHERE wall_s >= ? {of_part} ORDER BY id DESC LIMIT ?"  # noqa: S608
             values = (since_wall_s, *((part,) * 3 if part is not None else ()), limit)
-            entries += [_entry(table, row) for row in connection.execute(sql, values)]
+            rows = connection.execute(sql, values).fetchall()
+            entries += [_entry(table, row) for row in reversed(rows)]
     entries.sort(key=lambda entry: entry["wall_s"])
     return entries[-limit:] if limit > 0 else []
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agent import __version__
@@ -30,6 +30,15 @@ ON_GPU = {
     "gpu_sm_clock_megahertz": "Clock of the streaming multiprocessors.",
     "gpu_pcie_replays_total": "PCIe replays of the GPU since the driver was loaded.",
     "nvlink_errors_total": "NVLink errors of all links of the GPU since the driver was loaded.",
+}
+
+#: What BMCs, cooling units and PDUs report; the subject says which.
+BY_REDFISH = {
+    "coolant_inlet_celsius": "Warmest coolant at the inlet of the node, or that the cooling unit supplies.",
+    "coolant_outlet_celsius": "Warmest coolant at the outlet of the node, or that returns to the unit.",
+    "coolant_flow_liters_per_minute": "Coolant flow of the node, or of the unit's secondary loop.",
+    "air_inlet_celsius": "Warmest air at the inlet of the node.",
+    "node_power_draw_watts": "Power that the node draws, by its BMC.",
 }
 
 
@@ -121,13 +130,36 @@ def _about_checks(snapshot: Snapshot, durations_s: Mapping[str, float]) -> Itera
     for (check, subject), result in sorted(snapshot.results.items()):
         for each in Verdict:
             verdict.add_metric([check, subject, each.value], float(each is result.verdict))
+    yield verdict
+    yield from _about_what_counts(snapshot)
     duration = GaugeMetricFamily(
         "nodegate_check_duration_seconds", "Duration of the check's last run.", labels=["check"]
     )
     for check, seconds in sorted(durations_s.items()):
         duration.add_metric([check], seconds)
-    yield verdict
     yield duration
+
+
+def _about_what_counts(snapshot: Snapshot) -> Iterator[Metric]:
+    """Which verdicts do not count, and how often each FAIL has been confirmed."""
+    labels = ["check", "subject"]
+    shadow = GaugeMetricFamily(
+        "nodegate_check_shadow", "1 for a verdict that the profile lets gate nothing.", labels=labels
+    )
+    waived = GaugeMetricFamily(
+        "nodegate_check_waived", "1 for a verdict that an operator has waived for a time.", labels=labels
+    )
+    failures = CounterMetricFamily(
+        "nodegate_check_failures", "FAILs of the check that were confirmed on this boot.", labels=labels
+    )
+    for (check, subject), result in sorted(snapshot.results.items()):
+        if result.shadow:
+            shadow.add_metric([check, subject], 1.0)
+        if result.waived:
+            waived.add_metric([check, subject], 1.0)
+        if result.times:
+            failures.add_metric([check, subject], float(result.times))
+    yield from (shadow, waived, failures)
 
 
 def _about_measures(snapshot: Snapshot, now_mono_s: float) -> Iterator[Metric]:
@@ -136,9 +168,7 @@ def _about_measures(snapshot: Snapshot, now_mono_s: float) -> Iterator[Metric]:
     for (_, subject), result in sorted(snapshot.results.items()):
         if is_stale(result, now_mono_s):
             continue
-        slot = gpu_slot_of(subject)
-        device, _, port = subject.rpartition("/")
-        labels = {"gpu": str(slot)} if slot is not None else {"device": device, "port": port}
+        labels = _labels(subject)
         for measure in result.measures:
             kind = {"kind": measure.kind} if measure.kind else {}
             family = families.setdefault(measure.name, _family(measure))
@@ -146,9 +176,19 @@ def _about_measures(snapshot: Snapshot, now_mono_s: float) -> Iterator[Metric]:
     yield from families.values()
 
 
+def _labels(subject: str) -> dict[str, str]:
+    """A GPU by its slot, a port by device and number, anything else by its name."""
+    slot = gpu_slot_of(subject)
+    if slot is not None:
+        return {"gpu": str(slot)}
+    device, slash, port = subject.rpartition("/")
+    return {"device": device, "port": port} if slash else {"subject": subject}
+
+
 def _family(measure: Measure) -> Metric:
     name = measure.name
-    text = ON_GPU.get(name, f"Counter of the RDMA port, as the driver names it: {measure.counter or name}.")
+    told = ON_GPU | BY_REDFISH
+    text = told.get(name, f"Counter of the RDMA port, as the driver names it: {measure.counter or name}.")
     if name.endswith("_total"):
         return Metric(f"nodegate_{name.removesuffix('_total')}", text, "counter")
     return Metric(f"nodegate_{name}", text, "gauge")

@@ -6,7 +6,9 @@ is recorded.
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Callable
 
 from agent.checks.gpus import slots
 from agent.checks.nic_serial import card_serial
@@ -16,6 +18,8 @@ from agent.model import gpu_slot_of
 from agent.node_profile import NicPort, NodeProfile
 from agent.sources import Sources
 
+log = logging.getLogger("nodegate.parts")
+REFRESH_S = 60.0
 #: The most that a single pass waits for the names of the parts, in seconds.
 READ_WITHIN_S = 3.0
 
@@ -49,6 +53,37 @@ class PartBook:
             if card := parts.get(port.device, ""):
                 parts[subject_of(port)] = card
         self._parts = parts
+
+
+class PartReader:
+    """Refreshes a book again and again, in a daemon thread: a card that is slow to read holds up nobody."""
+
+    def __init__(self, book: PartBook, sources: Sources, profile: Callable[[], NodeProfile]) -> None:
+        """Nothing is read before `start`."""
+        self._book = book
+        self._sources = sources
+        self._profile = profile
+        self._end = threading.Event()
+        self.read_once = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="parts", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read no more; a reading under way is not waited for."""
+        self._end.set()
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            try:
+                self._book.refresh(self._sources, self._profile())
+            # The edge of the thread: without the names of parts, everything else goes on.
+            except Exception:
+                log.exception("the parts of the node cannot be read")
+            self.read_once.set()
+            self._end.wait(REFRESH_S)
 
 
 def read_parts(sources: Sources, profile: NodeProfile) -> PartBook:

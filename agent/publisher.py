@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.blockers import blocker_to_dict
+from agent.explain import Explainer
 from agent.gate_record import GateRecord
 from agent.holds import Holds
 from agent.model import GateState, Snapshot
@@ -88,6 +89,7 @@ class Publication:
     durations_s: Mapping[str, float] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     journal_healthy: bool | None = None
+    explainer: Explainer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +156,12 @@ class Publisher:
         return answer.agent_line
 
 
-def answers_of(records: Mapping[str, GateRecord], profile: NodeProfile) -> dict[str, Answer]:
-    """The answers of all gates."""
+def answers_of(
+    records: Mapping[str, GateRecord], profile: NodeProfile, explainer: Explainer | None = None
+) -> dict[str, Answer]:
+    """The answers of all gates, with what is known of each reason against them."""
     return {
-        name: _answer(record, profile.engines[name].gate.degraded_weight_percent)
+        name: _answer(record, profile.engines[name].gate.degraded_weight_percent, explainer)
         for name, record in records.items()
     }
 
@@ -175,10 +179,11 @@ def _together(answers: tuple[Answer, ...], age_s: float, facts: NodeFacts) -> Re
     return Reply(200, _OK, "text/plain", _open_headers(answers))
 
 
-def _answer(record: GateRecord, degraded_percent: int) -> Answer:
+def _answer(record: GateRecord, degraded_percent: int, explainer: Explainer | None) -> Answer:
     """The answer of one gate, after the state table of the interface."""
     observing = record.config.mode is Mode.OBSERVE
-    blocking = tuple(blocker_to_dict(blocker) for blocker in record.blockers)
+    shown = () if record.ready and not record.forced else record.blockers
+    blocking = tuple(blocker_to_dict(blocker, explainer) for blocker in shown)
     if observing:
         blocking = (_blocking(record.reason, "gate.mode"), *blocking)
     elif not blocking:

@@ -40,8 +40,8 @@ def worst_of(verdicts: Iterable[str]) -> str:
 
 
 def worst_first(rows: Iterable[Row], verdict: int) -> list[Row]:
-    """The rows by the verdict in this column; rows of one verdict stay in order."""
-    return sorted(rows, key=lambda row: _RANKS.get(str(row[verdict]), -1))
+    """The rows by the verdict that begins this column; rows of one verdict stay in order."""
+    return sorted(rows, key=lambda row: _RANKS.get(str(row[verdict]).partition(" ")[0], -1))
 
 
 def merge(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from typing import Any
 
 from agent import __version__
+from agent.blockers import blocker_to_dict
+from agent.explain import Explainer, plain, utc
 from agent.gate_record import GateRecord
 from agent.holds import as_json as holds_as_json
 from agent.metrics import GateSample, render_metrics
@@ -43,13 +44,14 @@ def status_view(publisher: Publisher) -> dict[str, Any]:
         "age_s": round(age_s, 3),
         "ready": publisher.ready().status == 200,
         "gates": [
-            _gate(publisher, current.answers[name], record, now_mono_s)
+            _gate(publisher, current.answers[name], record, now_mono_s, current.explainer)
             for name, record in current.records.items()
         ],
         "holds": holds_as_json(current.holds),
         "problems": list(current.problems),
         "verdict": _verdict(current.snapshot),
-        "results": _results(current.snapshot, now_mono_s),
+        "shadow": _shadow(current.snapshot),
+        "results": _results(current.snapshot, now_mono_s, current.explainer),
     }
 
 
@@ -83,7 +85,9 @@ def _samples(publisher: Publisher, current: Publication | None) -> list[GateSamp
     ]
 
 
-def _gate(publisher: Publisher, answer: Answer, record: GateRecord, now_mono_s: float) -> dict[str, Any]:
+def _gate(
+    publisher: Publisher, answer: Answer, record: GateRecord, now_mono_s: float, explainer: Explainer | None
+) -> dict[str, Any]:
     """One gate. `blocking` also lists what degrades it or what a force-open overrides."""
     force = record.holds.force_open
     quarantine, drain = record.holds.quarantine, record.holds.drain
@@ -98,10 +102,7 @@ def _gate(publisher: Publisher, answer: Answer, record: GateRecord, now_mono_s: 
         "quarantine": {"reason": quarantine.reason, "who": quarantine.who} if quarantine else None,
         "drain": {"reason": drain.reason, "who": drain.who} if drain else None,
         "agent_check": publisher.agent_line(answer.engine),
-        "blocking": [
-            {"check": b.check, "subject": b.subject, "summary": b.summary, "action": action_to_dict(b.action)}
-            for b in record.blockers
-        ],
+        "blocking": [blocker_to_dict(blocker, explainer) for blocker in record.blockers],
         "process": _engine(record.engine, now_mono_s),
     }
 
@@ -127,20 +128,28 @@ def _engine(engine: EngineStatus | None, now_mono_s: float) -> dict[str, Any] | 
 
 
 def _verdict(snapshot: Snapshot | None) -> str:
-    """The worst verdict of all results that nobody has waived; UNKNOWN when there is none."""
+    """The worst verdict of all results that count: neither waived nor in shadow; UNKNOWN for none."""
     results = snapshot.results.values() if snapshot else ()
-    return worst([Verdict(result.verdict) for result in results if not result.waived]).value
+    return worst([Verdict(r.verdict) for r in results if not (r.waived or r.shadow)]).value
 
 
-def _results(snapshot: Snapshot | None, now_mono_s: float) -> list[dict[str, Any]]:
+def _shadow(snapshot: Snapshot | None) -> list[str]:
+    """The checks that the profile runs in shadow."""
+    return sorted({r.check for r in snapshot.results.values() if r.shadow}) if snapshot else []
+
+
+def _results(
+    snapshot: Snapshot | None, now_mono_s: float, explainer: Explainer | None
+) -> list[dict[str, Any]]:
     """All results by check and subject."""
     if snapshot is None:
         return []
-    return [_result(result, now_mono_s) for _, result in sorted(snapshot.results.items())]
+    return [_result(result, now_mono_s, explainer) for _, result in sorted(snapshot.results.items())]
 
 
-def _result(result: Result, now_mono_s: float) -> dict[str, Any]:
+def _result(result: Result, now_mono_s: float, explainer: Explainer | None) -> dict[str, Any]:
     finding = result.finding
+    action = explainer.next_action(result) if explainer else finding.action
     return {
         "check": result.check,
         "subject": result.subject,
@@ -150,16 +159,16 @@ def _result(result: Result, now_mono_s: float) -> dict[str, Any]:
         "age_s": round(result.age_s(now_mono_s), 1),
         "valid_for_s": result.valid_for_s,
         "first_seen_s": result.first_seen_s,
+        "first_seen": utc(result.first_seen_s),
         "carried": result.carried,
         "waived": result.waived,
-        "observed": _plain(finding.observed),
-        "expected": _plain(finding.expected),
+        "shadow": result.shadow,
+        "times": result.times,
+        "part": result.part,
+        "observed": plain(finding.observed),
+        "expected": plain(finding.expected),
         "unit": finding.unit,
         "summary": finding.summary,
-        "action": action_to_dict(finding.action),
+        "action": action_to_dict(action),
+        **(explainer.to_dict(result, now_mono_s) if explainer else {}),
     }
-
-
-def _plain(value: object) -> object:
-    """A value as JSON has it: it knows no NaN and no infinity."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

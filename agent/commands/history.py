@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from agent.commands import DEFAULT_RUN_DIR, RunDirOption, parse_duration
-from agent.commands.status import JsonOption, clock_time
+from agent.commands.status import TELLING, JsonOption, clock_time
+from agent.explain_lines import explanation, flags
 
 
 def register(app: typer.Typer) -> None:
@@ -22,17 +23,27 @@ def history_command(
     run_dir: RunDirOption = DEFAULT_RUN_DIR,
     as_json: JsonOption = False,
     limit: Annotated[int, typer.Option("--limit", help="The most entries.", min=1, max=10_000)] = 1000,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--part",
+            metavar="PART",
+            help="Only results of one part: a GPU's UUID, a NIC's serial, or its place (gpu3).",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Show what changed. Results, gates and operators' orders, oldest first."""
     from agent.admin_client import AdminClient
     from agent.console import Out
 
-    answer = AdminClient(run_dir).get("/history", since_s=parse_duration(since), limit=limit)
+    asked = {"since_s": parse_duration(since), "limit": limit} | ({"part": part} if part else {})
+    answer = AdminClient(run_dir).get("/history", **asked)
     if as_json:
         typer.echo(json.dumps(answer))
         return
     if not answer["entries"]:
-        Out().line(f"nothing has changed in the last {since.strip()}")
+        Out().line(f"nothing has changed{f' of {part}' if part else ''} in the last {since.strip()}")
         return
     Out().table(("time", "what", "of", "change", "why"), [_history_row(entry) for entry in answer["entries"]])
 
@@ -42,11 +53,31 @@ def _history_row(entry: Mapping[str, Any]) -> tuple[object, ...]:
     when = clock_time(entry["wall_s"])
     match entry["kind"]:
         case "result":
-            change = f"{entry['before'] or 'new'} -> {entry['verdict']}"
-            return when, entry["check"], entry["subject"], change, entry["summary"]
+            evidence = entry.get("evidence") or {}
+            change = f"{entry['before'] or 'new'} -> {entry['verdict']} {flags(evidence)}".rstrip()
+            return when, entry["check"], _of(entry), change, _why(entry)
         case "gate":
             return when, "gate", entry["engine"], f"{entry['before']} -> {entry['state']}", entry["reason"]
         case "operator":
             return when, "operator", entry["who"], entry["command"], entry["reason"]
+        case "trace":
+            why = f"{entry['summary']} (--json shows where)"
+            return when, entry["check"], "", "broke", why
         case _:
             return when, "agent", "", entry.get("mark"), entry.get("summary")
+
+
+def _of(entry: Mapping[str, Any]) -> str:
+    """The subject, and the part that it was."""
+    part = entry.get("part")
+    return f"{entry['subject']} ({part})" if part and entry["verdict"] in TELLING else entry["subject"]
+
+
+def _why(entry: Mapping[str, Any]) -> str:
+    """The summary, and for a finding what it rests on and what it does."""
+    if entry["verdict"] not in TELLING:
+        return str(entry["summary"])
+    evidence = entry.get("evidence") or {}
+    told = {**(evidence.get("finding") or {}), **(evidence.get("explained") or {})}
+    lines = explanation(told) if "expected_from" in told else []
+    return "; ".join((str(entry["summary"]), *lines))

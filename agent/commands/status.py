@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from agent.commands import DEFAULT_RUN_DIR, RunDirOption
+from agent.explain_lines import explanation, flags
 from agent.rows import Row, cause_of, merge, names, natural, reading_of, subjects, worst_first, worst_of
 
 WATCH_S = 1.0
@@ -19,7 +20,7 @@ WATCH_S = 1.0
 _CLEAR = "\x1b[2J\x1b[H"
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 #: Verdicts that a person looks for; the others are counted.
-_TELLING = ("FAIL", "UNKNOWN", "WARN")
+TELLING = ("FAIL", "UNKNOWN", "WARN")
 
 
 def register(app: typer.Typer) -> None:
@@ -71,6 +72,8 @@ def show_status(status: Mapping[str, Any]) -> None:
     out.table(("engine", "gate", "ready", "for", "process", "why"), [_gate_row(g) for g in status["gates"]])
     blocking = _show_reasons(out, status)
     _show_results(out, status["results"], blocking)
+    _show_explanations(out, status["results"])
+    out.line(_counts(status["results"]))
 
 
 def _show_holds(out: Any, status: Mapping[str, Any]) -> None:
@@ -85,6 +88,8 @@ def _show_holds(out: Any, status: Mapping[str, Any]) -> None:
             out.line(
                 f"FORCE-OPEN {gate['engine']} until {until} by {force['who']}: {force['reason']}", "bold red"
             )
+    if shadow := status.get("shadow"):
+        out.line(f"SHADOW {', '.join(shadow)}: shown, but the profile lets them gate nothing", "yellow")
     for waiver in holds["waivers"]:
         until = clock_time(waiver["until_wall_s"])
         of = f"{waiver['check']} {waiver['subject']}"
@@ -135,25 +140,51 @@ def _show_results(out: Any, results: Sequence[Mapping[str, Any]], named: Set[tup
         (
             result["check"],
             result["subject"],
-            result["verdict"],
-            "yes" if result["waived"] else "",
+            f"{result['verdict']} {flags(result)}".rstrip(),
             result["age_s"],
             cause_of(result["summary"]),
         )
         for result in sorted(results, key=lambda result: natural(result["subject"]))
-        if result["verdict"] in _TELLING and (result["check"], result["subject"]) not in named
+        if result["verdict"] in TELLING and (result["check"], result["subject"]) not in named
     ]
-    rows = merge(merge(worst_first(rows, verdict=2), 1, subjects, largest=4), 0, names, largest=4)
+    rows = merge(merge(worst_first(rows, verdict=2), 1, subjects, largest=3), 0, names, largest=3)
     out.line()
     if rows:
-        shown = [(*row[:4], f"{row[4]:.0f} s", row[5]) for row in rows]
-        out.table(("check", "subject", "verdict", "waived", "age", "what was found"), shown)
+        shown = [(*row[:3], f"{row[3]:.0f} s", row[4]) for row in rows]
+        out.table(("check", "subject", "verdict", "age", "what was found"), shown)
+
+
+def _show_explanations(out: Any, results: Sequence[Mapping[str, Any]]) -> None:
+    """What each finding rests on, since when, what it does and what to do, a few calm lines each."""
+    telling = [result for result in results if result["verdict"] in TELLING]
+    rows: list[Row] = [
+        (result["check"], result["subject"], result["verdict"], _advice(result), _since(result))
+        for result in sorted(telling, key=lambda result: natural(result["subject"]))
+    ]
+    rows = merge(merge(worst_first(rows, verdict=2), 1, subjects), 0, names)
+    for check, subject, _, advice, lines in rows:
+        out.line(f"-> {check} {subject}: {advice}" if advice else f"-> {check} {subject}")
+        for line in lines:
+            out.line(f"   {line}", "dim")
+    if rows:
+        out.line()
+
+
+def _advice(result: Mapping[str, Any]) -> str:
+    return str(result["action"]["hint"])
+
+
+def _since(result: Mapping[str, Any]) -> tuple[str, ...]:
+    """The explanation with the time, to the minute, since when the verdict stands."""
+    since = datetime.fromtimestamp(result["first_seen_s"]).astimezone().isoformat(" ", "minutes")
+    return (f"{result['verdict']} since {since}", *explanation(result))
+
+
+def _counts(results: Sequence[Mapping[str, Any]]) -> str:
     counts = {
-        verdict: sum(r["verdict"] == verdict for r in results) for verdict in ("PASS", *_TELLING, "SKIP")
+        verdict: sum(r["verdict"] == verdict for r in results) for verdict in ("PASS", *TELLING, "SKIP")
     }
-    out.line(
-        ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "no results yet"
-    )
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "no results yet"
 
 
 def clock_time(wall_s: float) -> str:

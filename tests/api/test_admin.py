@@ -285,7 +285,9 @@ def test_an_exit_that_the_agents_end_overtakes_leaves_the_hold_on_the_disk(
 
 def test_history_and_logs(served: Served) -> None:
     entries = served.operator("GET", "/history?since_s=60&limit=5").json()["entries"]
-    assert entries == [{"kind": "mark", "since": 60, "limit": 5}]
+    assert entries == [{"kind": "mark", "since": 60, "limit": 5, "part": None}]
+    (of_part,) = served.operator("GET", "/history?since_s=60&part=GPU-1234").json()["entries"]
+    assert of_part["part"] == "GPU-1234"
     assert served.operator("GET", "/engine/logs?engine=glm&lines=3").json() == {"lines": ["a line"]}
     for path in ("/history?since_s=x", "/history?limit=0", "/engine/logs", "/engine/logs?engine=none"):
         assert served.operator("GET", path).status_code in (404, 422)

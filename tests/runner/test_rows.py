@@ -84,6 +84,9 @@ def dark_status() -> dict[str, object]:
             "waived": False,
             "age_s": i,
             "summary": found,
+            "action": nothing,
+            "first_seen_s": 1_700_000_000.0,
+            "engines": [{"engine": "a", "effect": "degrades", "blocks_admission": True}],
         }
         for i, (check, gpu) in enumerate(of)
     ]
@@ -109,9 +112,12 @@ def test_status_says_once_what_all_checks_say(monkeypatch: pytest.MonkeyPatch) -
     lines = stream.getvalue().splitlines()
     about = [line for line in lines if "NVML" in line]
     assert about == ["a, b    gpu.c0, gpu.c1, ... (12 checks)  gpu0-gpu7  UNKNOWN  NVML does not answer"]
-    assert [line.split() for line in lines if "gpu.z" in line] == [
-        ["gpu.z", "gpu0", "WARN", "-", "0", "s", "warm"]
+    assert [line.split() for line in lines if line.startswith("gpu.z")] == [
+        ["gpu.z", "gpu0", "WARN", "0", "s", "warm"]
     ]
+    at = lines.index("-> gpu.z gpu0")
+    assert lines[at + 1].startswith("   WARN since 2023-11-1")
+    assert lines[at + 2] == "   degrades a"
     assert lines[-1] == "48 PASS, 48 UNKNOWN, 1 WARN"
     assert all(line == line.rstrip() for line in lines)
-    assert len(lines) < 15
+    assert len(lines) < 20

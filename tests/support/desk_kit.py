@@ -54,8 +54,10 @@ class Notes:
     def record_operator(self, command: str, reason: str, who: str, *, boot_id: str = "") -> None:
         self.operator.append((command, reason, who))
 
-    def history(self, since_wall_s: float, limit: int = 1000) -> list[dict[str, Any]]:
-        return [{"kind": "mark", "since": round(time.time() - since_wall_s), "limit": limit}]
+    def history(
+        self, since_wall_s: float, limit: int = 1000, part: str | None = None
+    ) -> list[dict[str, Any]]:
+        return [{"kind": "mark", "since": round(time.time() - since_wall_s), "limit": limit, "part": part}]
 
 
 class Desk:
