@@ -111,6 +111,11 @@ def pair(uuid: str, pci_bus_id: str, peer: str, peer_pci_bus_id: str) -> Json:
         other = handle_of(peer, peer_pci_bus_id)
     except Refused as no:
         return {key: {"error": no.name} for key in ("p2p_nvlink", "p2p_read", "topology")}
+    return reach(handle, other)
+
+
+def reach(handle: Handle, other: Handle) -> Json:
+    """`pair` with handles."""
     return {
         "p2p_nvlink": between("nvmlDeviceGetP2PStatus", handle, other, P2P_NVLINK),
         "p2p_read": between("nvmlDeviceGetP2PStatus", handle, other, P2P_READ),

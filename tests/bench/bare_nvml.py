@@ -11,7 +11,7 @@ import time
 
 import pynvml as nv
 
-from agent.sources.nvml_child import GROUPS
+from agent.sources.nvml_child import GROUPS, reach
 
 
 def one_pass(handles: list[object]) -> None:
@@ -19,6 +19,9 @@ def one_pass(handles: list[object]) -> None:
     for handle in handles:
         for read in GROUPS.values():
             read(handle)
+        for other in handles:
+            if other is not handle:
+                reach(handle, other)
 
 
 def main() -> None:

@@ -76,7 +76,14 @@ def _best(run: Callable[[], object]) -> float:
 def _reader(nvml: NvmlProcess) -> Callable[[], object]:
     """Read what the bare loop reads."""
     uuids = [gpu.uuid for gpu in nvml.inventory() if gpu.uuid is not None]
-    return lambda: [nvml.read(uuid, group) for uuid in uuids for group in NvmlGroup]
+
+    def read_all() -> None:
+        nvml.fresh()  # a pass must not be answered with the one before
+        for uuid in uuids:
+            for group in NvmlGroup:
+                nvml.read(uuid, group)
+
+    return read_all
 
 
 def _checker(nvml: NvmlProcess, node: Path) -> Callable[[], object]:
@@ -84,4 +91,9 @@ def _checker(nvml: NvmlProcess, node: Path) -> Callable[[], object]:
     loaded = resolve_profile(None, None, node)
     sources = replace(replay_sources(node, None).sources, nvml=nvml)
     checks = load_all()
-    return lambda: run_pass(sources, loaded, checks, phase=None, only=None, node="bench", sample_s=0.0)
+
+    def run_all() -> None:
+        nvml.fresh()
+        run_pass(sources, loaded, checks, phase=None, only=None, node="bench", sample_s=0.0)
+
+    return run_all
