@@ -135,8 +135,14 @@ def _table(item: dict[str, Any], title: str, text: str, definitions: dict[str, A
 
 
 def _models() -> dict[str, type[Part]]:
-    """The parts by name."""
-    return {model.__name__: model for model in Part.__subclasses__()}
+    """The parts by name, those that extend another part included."""
+    found: dict[str, type[Part]] = {}
+    waiting = [Part]
+    while waiting:
+        models = waiting.pop().__subclasses__()
+        found |= {model.__name__: model for model in models}
+        waiting += models
+    return found
 
 
 def _default(field: FieldInfo) -> str:

@@ -160,3 +160,22 @@ def notes(profile: NodeProfile) -> Iterator[str]:
     free = [str(slot) for slot in range(profile.gpus.count) if slot not in owned]
     if profile.engines and free:
         yield f"GPU slots {', '.join(free)} belong to no engine: a fault there closes no gate"
+    yield from _bmc_notes(profile)
+
+
+def _bmc_notes(profile: NodeProfile) -> Iterator[str]:
+    """Numbers that nobody is asked for, and services that anybody could speak for."""
+    bmc = profile.bmc
+    if bmc.redfish is None:
+        asked = [key for key in ("bios_version", "bios", "firmware", "power_max_w") if getattr(bmc, key)]
+        cooling = {**dict(bmc.cooling), "units": None}
+        # A unit inherits temperatures, so with one they are compared.
+        asked += [f"cooling.{key}" for key, value in cooling.items() if value and not bmc.cooling.units]
+        if asked:
+            yield f"bmc.{asked[0]} is set, but no BMC is asked for it; set bmc.redfish"
+    services = {"bmc.redfish": bmc.redfish}
+    services |= {f"bmc.cooling.units.{name}": unit for name, unit in bmc.cooling.units.items()}
+    services |= {f"bmc.pdus.{name}": pdu for name, pdu in bmc.pdus.items()}
+    for where, service in services.items():
+        if service is not None and not service.tls_verify:
+            yield f"{where}.tls_verify is false: whoever answers there is believed; set ca_file instead"
