@@ -56,6 +56,10 @@ class Stage:
         """A unit's value now."""
         return self.timeline.value(unit, self.elapsed_s())
 
+    def part(self, key: str, *unit: str) -> Any:
+        """One part of a unit's value now; the whole when it is gone or refused."""
+        return self.timeline.part(unit, self.elapsed_s(), key)
+
 
 class ReplayNvml:
     """GPU readings of the capture."""
@@ -70,7 +74,8 @@ class ReplayNvml:
     def system(self) -> SystemReading:
         """Driver and library versions and the device count, less GPUs that the scenario has taken away."""
         values = self._system_values()
-        gone = sum(self._stage.now("nvml", "gpus", str(i)) is None for i in range(len(self._identities)))
+        places = range(len(self._identities))
+        gone = sum(self._stage.part("identity", "nvml", "gpus", str(i)) is None for i in places)
         return SystemReading(**{**values, "device_count": max(0, values["device_count"] - gone)})
 
     def inventory(self) -> Sequence[GpuIdentity]:
@@ -78,28 +83,31 @@ class ReplayNvml:
         self._system_values()
         found = []
         for i, captured in enumerate(self._identities):
-            gpu = self._stage.now("nvml", "gpus", str(i))
-            if gpu is None:
+            identity = self._stage.part("identity", "nvml", "gpus", str(i))
+            if identity is None:
                 continue
-            if is_refused(gpu):
+            if is_refused(identity):
                 at = captured.pci_bus_id
-                found.append(GpuIdentity(captured.index, captured.uuid, at, error=gpu["error"]))
+                found.append(GpuIdentity(captured.index, captured.uuid, at, error=identity["error"]))
             else:
-                found.append(GpuIdentity(**gpu["identity"]))
+                found.append(GpuIdentity(**identity))
         return sorted(found, key=lambda identity: (identity.pci_bus_id or "~", identity.index))
 
     def read(self, uuid: str, group: NvmlGroup) -> GpuReading:
         """One group of values of one GPU."""
         self._system_values()
-        gpu = self._stage.now("nvml", "gpus", self._unit_of[uuid]) if uuid in self._unit_of else None
-        if gpu is None:
+        unit = ("nvml", "gpus", self._unit_of.get(uuid, ""))
+        identity = self._stage.part("identity", *unit)
+        if identity is None:
             raise DeviceAbsent(f"NVML has no GPU {uuid}")
         what = f"{group} of {uuid}"
-        if is_refused(gpu):
-            raise NvmlRefusal(gpu["error"]).error(what)
-        if gpu["identity"].get("error"):
-            raise NvmlRefusal(gpu["identity"]["error"]).error(what)
-        values = gpu.get(group.value, {"error": "MISSING"})
+        if is_refused(identity):
+            raise NvmlRefusal(identity["error"]).error(what)
+        if identity.get("error"):
+            raise NvmlRefusal(identity["error"]).error(what)
+        values = self._stage.part(group.value, *unit)
+        if values is None:
+            values = {"error": "MISSING"}
         if is_refused(values):
             raise NvmlRefusal(values["error"]).error(what)
         typed = {name: NvmlRefusal(v["error"]) if is_refused(v) else v for name, v in values.items()}
@@ -156,13 +164,12 @@ class ReplayNet:
     def _part(self, netdev: str, part: str) -> dict[str, Any]:
         if self._stage.folder.net is None:
             raise SourceUnavailable("this capture has no network interfaces (net.json)")
-        found = self._stage.now("net", netdev)
+        found: dict[str, Any] | None = self._stage.part(part, "net", netdev)
         if found is None:
             raise DeviceAbsent(f"there is no network interface {netdev!r}")
-        values: dict[str, Any] = found if is_refused(found) else found[part]
-        if is_refused(values):
-            raise source_error(values["error"], f"{part} of {netdev}")
-        return values
+        if is_refused(found):
+            raise source_error(found["error"], f"{part} of {netdev}")
+        return found
 
 
 class ReplayKmsg:

@@ -71,7 +71,12 @@ class Timeline:
 
     def value(self, unit: Unit, elapsed_s: float) -> Any:
         """A private copy of a unit's value, `elapsed_s` seconds into the scenario; None when it is gone."""
-        return self._fold(unit, elapsed_s)
+        return plain_copy(self._fold(unit, elapsed_s))
+
+    def part(self, unit: Unit, elapsed_s: float, key: str) -> Any:
+        """A private copy of one part of a unit; the whole when that is gone or refused, None without it."""
+        state = self._fold(unit, elapsed_s)
+        return plain_copy(state.get(key) if isinstance(state, dict) and not is_refused(state) else state)
 
     def locate(self, path: str) -> tuple[Unit, Keys]:
         """The unit that a path is in, and the keys below it."""
@@ -104,7 +109,8 @@ class Timeline:
         return unit, tuple(parts[length:])
 
     def _fold(self, unit: Unit, elapsed_s: float) -> Any:
-        state = plain_copy(self._base.get(unit))
+        """The unit's value, not to be changed: where nothing was edited it is the captured one itself."""
+        state = self._base.get(unit)
         moving: dict[Keys, _Moving] = {}
         for edit, keys in self._edits.get(unit, ()):
             if edit.at_s > elapsed_s:
@@ -118,12 +124,12 @@ class Timeline:
                 moving = {held: how for held, how in moving.items() if not touches(edit.value, held)}
                 continue
             moving = {held: how for held, how in moving.items() if held[: len(keys)] != keys}
-            value = self._captured(unit, keys) if edit.change is Change.RESET else plain_copy(edit.value)
+            value = self._captured(unit, keys) if edit.change is Change.RESET else edit.value
             state = _put(state, keys, value)
         return _settle(state, moving, elapsed_s)
 
     def _captured(self, unit: Unit, keys: Keys) -> Any:
-        return plain_copy(_get(self._base.get(unit), keys)) if keys else plain_copy(self._base.get(unit))
+        return _get(self._base.get(unit), keys)
 
     def _validate(self, unit: Unit) -> None:
         """Check the unit as its newest edit leaves it."""
@@ -239,16 +245,25 @@ def _get(value: Any, keys: Keys) -> Any:
 
 
 def _put(state: Any, keys: Keys, value: Any) -> Any:
-    """The state with one value replaced; a new key is allowed here, the schema judges it afterwards."""
+    """The state with one value replaced; a new key is allowed here, the schema judges it afterwards.
+
+    Only what lies on the way is copied, the rest is shared with the state.
+    """
     if not keys:
         return value
     parent = _get(state, keys[:-1])
     if is_refused(parent) or not isinstance(parent, dict | list):
         _get(state, keys)
         raise PathProblem(f"there is no {keys[-1]!r} in this capture")
-    if isinstance(parent, dict):
-        parent[keys[-1]] = value
-    else:
+    if isinstance(parent, list):
         _get(state, keys)
-        parent[int(keys[-1])] = value
-    return state
+    return _replaced(state, keys, value)
+
+
+def _replaced(state: Any, keys: Keys, value: Any) -> Any:
+    """A copy of the way to a value that is known to be there, with that value replaced."""
+    inner = value if len(keys) == 1 else _replaced(_get(state, keys[:1]), keys[1:], value)
+    if isinstance(state, list):
+        place = int(keys[0])
+        return [*state[:place], inner, *state[place + 1 :]]
+    return {**state, keys[0]: inner}
