@@ -18,6 +18,7 @@ from agent.checks.bmc_common import (
     PERIOD_S,
     UNKNOWN_FOR_S,
     above,
+    chassis_of,
     judge_health,
     judge_node,
     measure,
@@ -26,7 +27,7 @@ from agent.checks.bmc_common import (
     no_bmc,
     unreadable,
 )
-from agent.checks.redfish_tree import ROOT, Document, Service, in_use, number, objects, part, text
+from agent.checks.redfish_tree import Document, Service, in_use, number, objects, part, text
 from agent.checks.registry import Limits, check
 from agent.errors import ParseError
 from agent.model import Basis, Finding, ServingClass, Verdict
@@ -67,9 +68,7 @@ def bmc_air(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator
 
 
 def _judge(service: Service, profile: NodeProfile) -> Finding:
-    chassis = service.collection(f"{ROOT}/Chassis")
-    if not chassis.documents:
-        raise chassis.broken[0] if chassis.broken else ParseError("the BMC shows no chassis")
+    chassis = chassis_of(service)
     air = _Air(remarks=unreadable(NODE, chassis.broken))
     for each in chassis:
         _read(service, each, air)
@@ -103,7 +102,7 @@ def _read(service: Service, chassis: Document, air: _Air) -> None:
     thermal = service.offered(chassis, "ThermalSubsystem")
     fans_before, intakes_before = air.fans, len(air.intake_c)
     if thermal is not None:
-        members = service.members(thermal, "Fans")
+        members = service.members(thermal, "Fans", expand=True)
         air.remarks += unreadable(NODE, members.broken)
         _judge_fans([*members], objects(thermal, "FanRedundancy"), air)
         metrics = service.offered(thermal, "ThermalMetrics")

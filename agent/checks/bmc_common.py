@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent.bmc_profile import RedfishEndpoint
-from agent.checks.redfish_tree import Document, Service, health, in_use, name_of
-from agent.errors import SourceError
+from agent.checks.redfish_tree import ROOT, Document, Members, Service, health, in_use, name_of
+from agent.errors import ParseError, SourceError
 from agent.model import NO_ACTION, WORST_FIRST, Action, Basis, Finding, Measure, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
@@ -16,7 +16,7 @@ from agent.sources.bmc_reading import NODE_BMC
 NODE = "node"
 #: A BMC is slow, and many checks ask the same one.
 PERIOD_S = 60.0
-DEADLINE_S = 45.0
+DEADLINE_S = 55.0
 #: Two readings a minute apart; a BMC that is rebooted is back within five.
 FAIL_FOR_S = 60.0
 CLEAR_FOR_S = 60.0
@@ -53,6 +53,18 @@ def judge_service(
         found = Finding(subject, Verdict.UNKNOWN, str(cause))
     note = "" if endpoint.tls_verify else " (TLS not verified)"
     return replace(found, summary=clipped(found.summary, LONGEST_SUMMARY - len(note)) + note)
+
+
+def chassis_of(service: Service) -> Members:
+    """Every chassis that may have cooling, power or detectors of its own. Raises SourceError if there is none.
+
+    A baseboard lists dozens of chassis; those of type Component (roots of trust) have nothing to ask.
+    """
+    found = service.collection(f"{ROOT}/Chassis", expand=True)
+    if not found.documents:
+        raise found.broken[0] if found.broken else ParseError("the BMC shows no chassis")
+    used = tuple(each for each in found if each.get("ChassisType") != "Component")
+    return Members(used, found.broken)
 
 
 def clipped(words: str, longest: int = LONGEST_SUMMARY) -> str:

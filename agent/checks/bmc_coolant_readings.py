@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from agent.checks.bmc_common import chassis_of
 from agent.checks.redfish_tree import (
-    ROOT,
     Document,
     Members,
     Service,
@@ -66,15 +66,13 @@ def of_connectors(members: Members) -> Loops:
 
 def of_node(service: Service) -> Loops:
     """Loops of the node: its chassis' connectors, else what sensors of a chassis say. Raises SourceError."""
-    chassis = service.collection(f"{ROOT}/Chassis")
-    if not chassis.documents:
-        raise chassis.broken[0] if chassis.broken else ParseError("the BMC shows no chassis")
+    chassis = chassis_of(service)
     loops: list[Loop] = []
     broken = list(chassis.broken)
     for each in chassis:
         thermal = service.offered(each, "ThermalSubsystem")
         if thermal is not None:
-            found = of_connectors(service.members(thermal, "CoolantConnectors"))
+            found = of_connectors(service.members(thermal, "CoolantConnectors", expand=True))
             loops += found.loops
             broken += found.broken
     if loops:

@@ -15,6 +15,7 @@ from agent.checks.bmc_common import (
     NODE,
     PERIOD_S,
     UNKNOWN_FOR_S,
+    chassis_of,
     judge_node,
     merged,
     missing,
@@ -22,9 +23,8 @@ from agent.checks.bmc_common import (
     unreadable,
 )
 from agent.checks.bmc_leaks import judge_leaks
-from agent.checks.redfish_tree import ROOT, Service
+from agent.checks.redfish_tree import Service
 from agent.checks.registry import ClearedBy, Limits, check
-from agent.errors import ParseError
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
@@ -59,9 +59,7 @@ def bmc_leak(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterato
 
 
 def _judge(service: Service, profile: NodeProfile) -> Finding:
-    chassis = service.collection(f"{ROOT}/Chassis")
-    if not chassis.documents:
-        raise chassis.broken[0] if chassis.broken else ParseError("the BMC shows no chassis")
+    chassis = chassis_of(service)
     remarks = unreadable(NODE, chassis.broken)
     count = 0
     for each in chassis:

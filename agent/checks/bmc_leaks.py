@@ -28,7 +28,7 @@ def judge_leaks(service: Service, owner: Document, action: Action, leak_class: S
     detection = service.offered(owner, "LeakDetection")
     if detection is None:
         return Leaks(0, ())
-    members = service.members(detection, "LeakDetectors")
+    members = service.members(detection, "LeakDetectors", expand=True)
     detectors = [each for each in members if in_use(each)] or list(_of_groups(detection))
     remarks = unreadable(service.subject, members.broken)
     for each in detectors:

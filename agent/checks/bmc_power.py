@@ -19,6 +19,7 @@ from agent.checks.bmc_common import (
     PERIOD_S,
     UNKNOWN_FOR_S,
     above,
+    chassis_of,
     judge_health,
     judge_node,
     judge_service,
@@ -90,9 +91,7 @@ def bmc_power(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterat
 
 
 def _judge(service: Service, profile: NodeProfile) -> Finding:
-    chassis = service.collection(f"{ROOT}/Chassis")
-    if not chassis.documents:
-        raise chassis.broken[0] if chassis.broken else ParseError("the BMC shows no chassis")
+    chassis = chassis_of(service)
     power = _Power(remarks=unreadable(NODE, chassis.broken))
     for each in chassis:
         _read(service, each, power)
@@ -125,7 +124,7 @@ def _read(service: Service, chassis: Document, power: _Power) -> None:
     metrics = service.offered(chassis, "EnvironmentMetrics")
     supplies, draws = power.supplies, len(power.draw_w)
     if subsystem is not None:
-        members = service.members(subsystem, "PowerSupplies")
+        members = service.members(subsystem, "PowerSupplies", expand=True)
         power.remarks += unreadable(NODE, members.broken)
         _judge_supplies([*members], objects(subsystem, "PowerSupplyRedundancy"), power)
     if metrics is not None:

@@ -23,8 +23,9 @@ from agent.sources.redfish_credentials import Credentials
 from agent.sources.redfish_http import Answer, Overloaded, Unreachable, exchange, parse_document, valid_path
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"
-#: Checks that run at about the same time share a reading; it is never older than this.
-MAX_CACHE_AGE_S = 5.0
+#: Checks that run at about the same time share a reading; it is never older than this, and less than the ten
+#: seconds after which a single pass looks for growth again.
+MAX_CACHE_AGE_S = 9.0
 MAX_CACHED = 2000
 #: First rest in seconds after each kind of failure; it doubles with every further one, to five minutes.
 UNREACHABLE_REST_S = 15.0

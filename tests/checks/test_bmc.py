@@ -136,3 +136,23 @@ def test_measures_go_with_a_failure_too() -> None:
         "coolant_outlet_celsius": 31.5,
         "coolant_flow_liters_per_minute": 0.2,
     }
+
+
+@each_check
+def test_a_baseboard_with_many_chassis_is_read_in_bounds(check: Check) -> None:
+    """40 chassis as on an HGX baseboard: half of them have nothing to ask, the others little."""
+    node = h200_node()
+    documents = node.data["bmc"]["node"]
+    chassis = "/redfish/v1/Chassis"
+    for number in range(40):
+        path = f"{chassis}/HGX_{number}"
+        documents[chassis]["Members"].append({"@odata.id": path})
+        documents[path] = {
+            "Id": f"HGX_{number}",
+            "ChassisType": "Component" if number % 2 else "Module",
+            "ThermalSubsystem": {"@odata.id": f"{path}/ThermalSubsystem"},
+        }
+        documents[f"{path}/ThermalSubsystem"] = {}
+    findings = run_twice(check, node, _profile())
+    assert {finding.verdict for finding in findings.values()} == {Verdict.PASS}
+    assert len(node.reads) < 90

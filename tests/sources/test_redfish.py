@@ -94,7 +94,7 @@ def test_a_reading_is_shared_for_a_moment_only(
 ) -> None:
     client.get("node", endpoint, SYSTEM)
     server.documents[SYSTEM] = {"PowerState": "Off"}
-    clock.now_s += 4
+    clock.now_s += 8
     assert client.get("node", endpoint, SYSTEM)["PowerState"] == "On"
     clock.now_s += 2
     assert client.get("node", endpoint, SYSTEM)["PowerState"] == "Off"
