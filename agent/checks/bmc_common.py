@@ -56,7 +56,7 @@ def judge_service(
 
 
 def chassis_of(service: Service) -> Members:
-    """Every chassis that may have cooling, power or detectors of its own. Raises SourceError if there is none.
+    """Every chassis that may have cooling, power or detectors of its own. Raises SourceError if none is.
 
     A baseboard lists dozens of chassis; those of type Component (roots of trust) have nothing to ask.
     """
