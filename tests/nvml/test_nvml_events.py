@@ -14,8 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from nvml_lib import NvmlFile, build_library
+from nvml_lib import NvmlFile, build_library, uuid_of
 
+from agent.node_profile import NodeProfile
+from agent.sources.gpu_reading import NvmlGroup
+from agent.sources.live import live_sources
 from agent.sources.nvml_events import EventTimes, NvmlEvents
 from agent.sources.nvml_pipe import Process, reap
 
@@ -217,3 +220,46 @@ def test_the_process_goes_when_its_parent_is_killed(node: NvmlFile, library: Pat
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
     assert until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_the_live_bundle_rings_and_reads_anew(
+    node: NvmlFile,
+    library: Path,
+    bell: Bell,
+    children: Children,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    for name, value in node.env(library).items():
+        monkeypatch.setenv(name, value)
+    live = live_sources(on_event=bell, root=tmp_path)
+    live.start()
+    try:
+        nvml = live.sources.nvml
+        assert nvml.read(uuid_of(3), NvmlGroup.MEMORY).integer("recovery_action") == 0
+        assert until(lambda: len(children()) == 2)
+        assert live._gpu_events is not None
+        assert live._gpu_events.wait_following(PATIENT_S)
+        before_s = nvml.read(uuid_of(3), NvmlGroup.MEMORY).mono_s
+        node.set({"gpu3.field.230": 2, "events": f"3:{RECOVERY}:2"})
+        assert until(lambda: "nvml" in bell.kinds)
+        after = nvml.read(uuid_of(3), NvmlGroup.MEMORY)
+        assert after.integer("recovery_action") == 2
+        assert after.mono_s > before_s
+    finally:
+        live.close()
+    assert children() == []
+
+
+def test_a_node_without_gpus_follows_no_events(bell: Bell, tmp_path: Path) -> None:
+    profile = NodeProfile.model_validate(
+        {
+            "gpus": {"count": 0},
+            "nvlink": {"links_per_gpu": 0},
+            "fabric": {"kind": "none"},
+            "engines": {},
+        }
+    )
+    live = live_sources(profile, on_event=bell, root=tmp_path)
+    assert live._gpu_events is None
+    live.close()
