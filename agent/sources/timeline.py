@@ -234,7 +234,8 @@ def _settle(state: Any, moving: Mapping[Keys, _Moving], elapsed_s: float) -> Any
 def _get(value: Any, keys: Keys) -> Any:
     for i, key in enumerate(keys):
         if is_refused(value):
-            raise PathProblem(f"{'.'.join(keys[:i])} is refused ({value['error']}) at that time")
+            where = ".".join(keys[:i]) or "the whole"
+            raise PathProblem(f"{where} is refused ({value['error']}) at that time")
         if isinstance(value, dict) and key in value:
             value = value[key]
         elif isinstance(value, list) and key.isascii() and key.isdecimal() and int(key) < len(value):

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,11 +32,18 @@ from agent.publisher import answers_of
 from agent.runner import Runner
 from agent.sources import CanaryReport, CanaryVerdict, EngineObservation
 from agent.sources.engine import EngineBoard
-from agent.sources.replay import replay_sources
-from agent.sources.scenario import EngineStep
+from agent.sources.node_folder import NodeFolder, load_node_folder
+from agent.sources.replay import ReplaySources, Stage
+from agent.sources.scenario import NO_SCENARIO, EngineStep, load_scenario
 
 #: How long a stand-in takes from start to warm.
 WARM_S = 3.0
+
+
+@cache
+def folder_of(node: str) -> NodeFolder:
+    """A node's folder, read once: replays change nothing in it."""
+    return load_node_folder(node_dir(node))
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -138,7 +146,8 @@ class Drill:
             for id_, check in load_all().items()
             if id_ == "engine.health" or any(fnmatchcase(id_, glob) for glob in only)
         }
-        self.replay = replay_sources(node_dir(node), scenario, on_event=self._ring, clock=self.clock)
+        steps = NO_SCENARIO if scenario is None else load_scenario(scenario)
+        self.replay = ReplaySources(Stage(folder_of(node), steps, self.clock), self._ring)
         self.replay.on_engine = self._engine_step
         self.engines = {name: StandIn(name, self.clock) for name in self.profile.profile.engines}
         if warm:
