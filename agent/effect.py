@@ -21,6 +21,9 @@ ENGINE_HEALTH = "engine.health"
 #: Evidence newer than now by more than this many seconds was not read on this boot.
 FUTURE_S = 1.0
 
+#: What stands against nothing.
+GOOD = (Verdict.PASS, Verdict.SKIP)
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:
@@ -100,7 +103,7 @@ def serving_effect(
     if Phase.SERVING not in check.phases or is_waived(check, result):
         return None
     verdict = current(result, now_mono_s)
-    if verdict in (Verdict.PASS, Verdict.SKIP):
+    if verdict in GOOD:
         return None
     if shadow or verdict is Verdict.WARN or (check.network and not settings.launch.rdma):
         return ServingClass.INFO

@@ -6,12 +6,14 @@ the profile does not have all block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from agent.checks.registry import Check
 from agent.effect import (
     ENGINE_HEALTH,
+    GOOD,
     admission_verdict,
     blocks_admission,
     concerns,
@@ -26,13 +28,14 @@ from agent.model import (
     Action,
     Phase,
     Result,
+    ResultKey,
     ServingClass,
     Snapshot,
     Verdict,
     engine_of,
     gpu_slot_of,
 )
-from agent.node_profile import Engine, NodeProfile
+from agent.node_profile import NodeProfile
 
 __all__ = ["Blocker", "Judgement", "is_stale", "judge"]
 
@@ -82,6 +85,9 @@ def judge(
     admission: list[Blocker] = []
     serving: dict[ServingClass, list[Blocker]] = {each: [] for each in ServingClass}
     for result in snapshot.results.values():
+        # Most results are these, every time: what follows would find nothing in them.
+        if result.verdict in GOOD and result.raw_verdict in GOOD and not is_stale(result, now_mono_s):
+            continue
         check = checks.get(result.check)
         if check is None or not concerns(result.subject, engine, settings):
             continue
@@ -93,13 +99,17 @@ def judge(
             serving[effect].append(_blocker(result, current(result, now_mono_s)))
     if ENGINE_HEALTH not in shadowed and (silent := _silent_engine(snapshot, engine, checks)):
         serving[ServingClass.IMMEDIATE].append(silent)
-    admitting = {id_: check for id_, check in checks.items() if id_ not in shadowed}
+    admitting = tuple(
+        id_
+        for id_, check in sorted(checks.items())
+        if Phase.ADMISSION in check.phases and id_ not in shadowed
+    )
     return Judgement(
         admission_blockers=_worst_first(admission),
         immediate=_worst_first(serving[ServingClass.IMMEDIATE]),
         hard=_worst_first(serving[ServingClass.HARD]),
         soft=_worst_first(serving[ServingClass.SOFT]),
-        missing=tuple(_missing(snapshot, engine, settings, admitting)),
+        missing=_missing(frozenset(snapshot.results), engine, tuple(settings.gpus), admitting),
         info=_worst_first(serving[ServingClass.INFO]),
     )
 
@@ -117,31 +127,33 @@ def _silent_engine(snapshot: Snapshot, engine: str, checks: Mapping[str, Check])
     return Blocker(ENGINE_HEALTH, subject, Verdict.UNKNOWN, "nothing is known of the engine yet")
 
 
-def _missing(snapshot: Snapshot, engine: str, settings: Engine, checks: Mapping[str, Check]) -> Iterator[str]:
+@lru_cache(maxsize=64)
+def _missing(
+    reported: frozenset[ResultKey], engine: str, gpus: tuple[int, ...], admitting: tuple[str, ...]
+) -> tuple[str, ...]:
     """Admission checks that have not reported on this engine: `check`, or `check gpu3` for one subject."""
-    subjects: dict[str, set[str]] = {id_: set() for id_ in checks}
-    for result in snapshot.results.values():
-        if result.check in subjects:
-            subjects[result.check].add(result.subject)
-    for id_, check in sorted(checks.items()):
-        if Phase.ADMISSION not in check.phases:
-            continue
-        reported = subjects[id_]
-        if not reported:
-            yield id_
-            continue
-        yield from (f"{id_} {subject}" for subject in _unreported(reported, engine, settings))
+    subjects: dict[str, set[str]] = {id_: set() for id_ in admitting}
+    for check, subject in reported:
+        if check in subjects:
+            subjects[check].add(subject)
+    missing: list[str] = []
+    for id_, known in subjects.items():
+        if known:
+            missing += (f"{id_} {subject}" for subject in _unreported(known, engine, gpus))
+        else:
+            missing.append(id_)
+    return tuple(missing)
 
 
-def _unreported(reported: set[str], engine: str, settings: Engine) -> list[str]:
+def _unreported(reported: set[str], engine: str, gpus: tuple[int, ...]) -> list[str]:
     """Subjects of the engine that a check which judges each GPU or each engine has left out."""
-    gpus = {subject for subject in reported if gpu_slot_of(subject) is not None}
+    of_gpus = {subject for subject in reported if gpu_slot_of(subject) is not None}
     engines = {subject for subject in reported if engine_of(subject) is not None}
-    if reported - gpus - engines:
+    if reported - of_gpus - engines:
         return []  # it has spoken for the whole node
-    slots = {gpu_slot_of(subject) for subject in gpus}
-    left_out = [f"gpu{slot}" for slot in settings.gpus if slot not in slots] if gpus else []
-    if engines and not gpus and f"engine:{engine}" not in engines:
+    slots = {gpu_slot_of(subject) for subject in of_gpus}
+    left_out = [f"gpu{slot}" for slot in gpus if slot not in slots] if of_gpus else []
+    if engines and not of_gpus and f"engine:{engine}" not in engines:
         left_out.append(f"engine:{engine}")
     return left_out
 

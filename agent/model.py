@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 Scalar = str | int | float | bool | None
 
@@ -241,12 +242,14 @@ _GPU_SUBJECT = re.compile(r"^gpu(\d+)(?:/|$)")
 _ENGINE_SUBJECT = re.compile(r"^engine:(.+)$")
 
 
+@lru_cache(maxsize=8192)
 def gpu_slot_of(subject: str) -> int | None:
     """The GPU slot that a subject belongs to (`gpu3`, `gpu3/link5` -> 3), None for other subjects."""
     match = _GPU_SUBJECT.match(subject)
     return int(match.group(1)) if match else None
 
 
+@lru_cache(maxsize=8192)
 def engine_of(subject: str) -> str | None:
     """The engine that a subject names (`engine:glm` -> `glm`), None for other subjects."""
     match = _ENGINE_SUBJECT.match(subject)
