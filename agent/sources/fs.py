@@ -6,6 +6,7 @@ https://www.kernel.org/doc/html/latest/admin-guide/sysfs-rules.html
 from __future__ import annotations
 
 import errno
+import os
 import re
 from pathlib import Path
 
@@ -17,6 +18,8 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, err
 _LIMIT_B = 1 << 20
 #: Only here does one read from offset 0 give the value of now, and is a lost device an error of the read.
 _KEPT_UNDER = "sys/"
+_CHUNK_B = 1 << 16
+_NO_PARTS = frozenset({"", ".", ".."})
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 
@@ -34,15 +37,18 @@ def parse_integer(text: str, path: str) -> int:
 
 def is_plain_path(path: str) -> bool:
     """Whether a path stays under the root: relative, without empty, `.` or `..` parts or NUL."""
-    return bool(path) and "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
+    return "\0" not in path and _NO_PARTS.isdisjoint(path.split("/"))
 
 
 class SysTree:
-    """Files under one root. Every call reads, no value is cached; files of sysfs read often stay open."""
+    """Files under one root. Every call reads, no value is cached; files of sysfs read often stay open.
+
+    Paths are plain strings and calls those of `os`: a pathlib object costs more than the system call.
+    """
 
     def __init__(self, root: Path = Path("/"), *, most_kept: int | None = None) -> None:
         """Take every path as relative to `root`; keep at most `most_kept` files open (unset: see fs_kept)."""
-        self._root = root
+        self._root = f"{root}".rstrip("/")
         self._kept = KeptFiles(root, most_kept)
 
     def text(self, path: str) -> str:
@@ -60,8 +66,7 @@ class SysTree:
     def data(self, path: str) -> bytes:
         """The file's bytes, 1 MiB at most. Raises DeviceAbsent, SourceUnavailable, ParseError."""
         try:
-            with self._full(path).open("rb") as file:
-                data = file.read(_LIMIT_B + 1)
+            data = _read_up_to(self._full(path), _LIMIT_B + 1)
         except OSError as cause:
             raise _source_error(path, cause) from cause
         if len(data) > _LIMIT_B:
@@ -74,19 +79,24 @@ class SysTree:
 
     def integer(self, path: str) -> int:
         """The file's text as a decimal or 0x number. Raises ParseError besides."""
+        data = self._kept.read(path)
+        if data is not None:
+            digits = data.strip()
+            if len(digits) <= 20 and digits.isdigit():  # counters, hundreds a pass: bytes are ASCII here
+                return int(digits)
         return parse_integer(self.text(path), path)
 
     def names(self, path: str) -> list[str]:
         """Names in a directory, sorted. Raises DeviceAbsent, SourceUnavailable."""
         try:
-            return sorted(child.name for child in self._full(path).iterdir())
+            return sorted(os.listdir(self._full(path)))  # noqa: PTH208 (see the class)
         except OSError as cause:
             raise _source_error(path, cause) from cause
 
     def exists(self, path: str) -> bool:
         """Whether the path exists. Raises SourceUnavailable when that cannot be told."""
         try:
-            self._full(path).stat()
+            os.stat(self._full(path))  # noqa: PTH116
         except OSError as cause:
             error = _source_error(path, cause)
             if isinstance(error, DeviceAbsent):
@@ -99,16 +109,30 @@ class SysTree:
     def link_target(self, path: str) -> str:
         """What a symbolic link points to, as it is written. Raises DeviceAbsent, SourceUnavailable."""
         try:
-            return str(self._full(path).readlink())
+            return os.readlink(self._full(path))  # noqa: PTH115
         except OSError as cause:
             if cause.errno == errno.EINVAL:
                 raise DeviceAbsent(f"/{path} is not a symbolic link") from cause
             raise _source_error(path, cause) from cause
 
-    def _full(self, path: str) -> Path:
+    def _full(self, path: str) -> str:
         if not is_plain_path(path):
             raise DeviceAbsent(f"{path!r} cannot be a path under the root")
-        return self._root / path
+        return f"{self._root}/{path}"
+
+
+def _read_up_to(path: str, most_b: int) -> bytes:
+    """The file's first `most_b` bytes. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        # One of sysfs comes whole, one of procfs may come in parts: only an empty read is the end.
+        while most_b > 0 and (part := os.read(descriptor, min(most_b, _CHUNK_B))):
+            parts.append(part)
+            most_b -= len(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
 
 
 def _source_error(path: str, cause: OSError) -> SourceError:
