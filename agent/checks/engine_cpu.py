@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from agent.checks import advice
-from agent.checks.engine_processes import judge_running, no_engine, pids_of
-from agent.checks.gpus import read, slots
+from agent.checks.engine_processes import gpu_readings, judge_running, no_engine, pids_of
 from agent.checks.registry import Limits, check
 from agent.errors import BaselineOnly, DeviceAbsent, ParseError, SourceUnavailable
 from agent.model import Basis, Finding, Phase, ServingClass, Verdict
@@ -59,6 +58,7 @@ class _Thread:
     period_s=30.0,
     deadline_s=10.0,
     needs_interval_s=10.0,
+    fail_for_s=60.0,
     unknown_blocks_admission=False,
     skip=no_engine,
     action=_CPU,
@@ -131,8 +131,8 @@ def _parsed(text: str, path: str) -> tuple[str, str, int]:
 
 def _utilisation(sources: Sources, profile: NodeProfile, engine: Engine) -> float:
     """Mean utilisation of the engine's GPUs in percent."""
-    wanted = [slot for slot in slots(sources, profile) if slot.number in engine.gpus]
-    values = [read(sources, slot, NvmlGroup.POWER).number("gpu_utilization_percent") for slot in wanted]
+    found = gpu_readings(sources, profile, engine, NvmlGroup.POWER).values()
+    values = [reading.number("gpu_utilization_percent") for reading in found]
     if not values or not all(0 <= value <= 100 for value in values):
         raise ParseError("NVML gives no utilisation of the engine's GPUs between 0 and 100 %")
     return sum(values) / len(values)

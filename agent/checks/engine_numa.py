@@ -33,6 +33,7 @@ _BIND = advice.person(
     phases=(Phase.SERVING,),
     period_s=60.0,
     deadline_s=10.0,
+    fail_for_s=120.0,
     unknown_blocks_admission=False,
     skip=no_engine,
     action=_BIND,

@@ -51,6 +51,7 @@ class PrefixLimits(Limits):
     limits=PrefixLimits,
     phases=(Phase.SERVING,),
     period_s=30.0,
+    fail_for_s=60.0,
     unknown_blocks_admission=False,
     needs_interval_s=5.0,
     skip=no_engine,

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 from agent.checks.gpus import read, slots
 from agent.checks.registry import unknown
-from agent.errors import ParseError, SourceError, SourceUnavailable
+from agent.errors import DeviceAbsent, DeviceLost, ParseError, SourceError, SourceUnavailable
 from agent.model import EnginePhase, Finding, Verdict
 from agent.node_profile import Engine, Mode, NodeProfile
 from agent.sources import EngineObservation, Sources
-from agent.sources.gpu_reading import NvmlGroup
+from agent.sources.gpu_reading import GpuReading, NvmlGroup
 
 RUNNING = frozenset({EnginePhase.UP, EnginePhase.WARM})
 #: No engine has more; a list beyond it is not one of processes.
@@ -61,8 +61,21 @@ def pids_of(sources: Sources, profile: NodeProfile, engine: Engine, seen: Engine
 
 def gpu_pids(sources: Sources, profile: NodeProfile, engine: Engine) -> dict[int, list[int]]:
     """Compute processes by GPU slot of the engine (nvmlDeviceGetComputeRunningProcesses)."""
+    return {
+        number: found.integers("pids")
+        for number, found in gpu_readings(sources, profile, engine, NvmlGroup.PROCESSES).items()
+    }
+
+
+def gpu_readings(
+    sources: Sources, profile: NodeProfile, engine: Engine, group: NvmlGroup
+) -> dict[int, GpuReading]:
+    """One group of every GPU of the engine, by slot. Raises SourceError when one cannot be read."""
     wanted = [slot for slot in slots(sources, profile) if slot.number in engine.gpus]
-    return {slot.number: read(sources, slot, NvmlGroup.PROCESSES).integers("pids") for slot in wanted}
+    try:
+        return {slot.number: read(sources, slot, group) for slot in wanted}
+    except (DeviceLost, DeviceAbsent) as cause:
+        raise SourceUnavailable(f"{cause}: see gpu.lost") from cause
 
 
 def id_list(text: str, what: str) -> frozenset[int]:

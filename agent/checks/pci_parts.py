@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.checks.gpus import GpuSlot, slots
 from agent.checks.pci import normal_address
 from agent.checks.ports import address_of, subject_of
 from agent.checks.registry import unknown
-from agent.errors import ParseError, SourceError
-from agent.model import Finding
+from agent.errors import DeviceAbsent, DeviceLost, ParseError, SourceError
+from agent.model import Finding, gpu_slot_of
 from agent.node_profile import FabricKind, NicPort, NodeProfile
 from agent.sources import Sources
 
@@ -55,6 +55,11 @@ def judge_parts(parts: list[PciPart], judge: Callable[[str, str], Finding]) -> I
     for part in parts:
         try:
             yield judge(part.subject, part.address)
+        except (DeviceLost, DeviceAbsent) as cause:
+            # A GPU that is gone is gpu.lost's to fail; the others only say so.
+            seen = unknown(part.subject, cause)
+            where = "gpu.lost" if gpu_slot_of(part.subject) is not None else "nic.present"
+            yield replace(seen, summary=f"{seen.summary}: see {where}")
         except SourceError as cause:
             yield unknown(part.subject, cause)
 

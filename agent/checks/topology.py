@@ -15,7 +15,7 @@ from agent.checks.gpus import GpuSlot, judge_slots, no_gpus, read, slots
 from agent.checks.p2p import places_in_inventory
 from agent.checks.pci import normal_address
 from agent.checks.pci_paths import NEAREST_FIRST, PciPlace, address_of_rdma, distance, place_of
-from agent.checks.ports import subject_of
+from agent.checks.ports import basis_of, subject_of
 from agent.checks.registry import Limits, check, unknown
 from agent.errors import DeviceAbsent, ParseError, SourceError, SourceUnavailable
 from agent.model import Basis, Finding, ServingClass, Verdict
@@ -65,7 +65,7 @@ def gpu_topology(sources: Sources, profile: NodeProfile, _limits: Limits) -> Ite
     yield from judge_slots(found, lambda slot: _judge_gpu(sources, slot, profile, places))
     for port in profile.fabric.ports:
         if port.numa_node is not None and port.gpu is None:
-            yield _judge_lone_port(sources, port)
+            yield _judge_lone_port(sources, profile, port)
 
 
 def _judge_gpu(sources: Sources, slot: GpuSlot, profile: NodeProfile, places: Mapping[int, int]) -> Finding:
@@ -80,7 +80,7 @@ def _judge_gpu(sources: Sources, slot: GpuSlot, profile: NodeProfile, places: Ma
     ]
     ports = [port for port in profile.fabric.ports if port.gpu == slot.number]
     for port in ports:
-        problems += _port(sources, port, place)
+        problems += _port(sources, profile, port, place)
     if not problems:
         near = f", {len(ports)} NICs in place" if ports else ""
         text = f"at {place.address}, NUMA node {place.numa_node}{near}"
@@ -131,21 +131,20 @@ def _ancestors(
         yield text, "another NUMA node", mine, basis
 
 
-def _port(sources: Sources, port: NicPort, gpu: PciPlace) -> Iterator[Problem]:
+def _port(sources: Sources, profile: NodeProfile, port: NicPort, gpu: PciPlace) -> Iterator[Problem]:
     """A NIC of this GPU: its NUMA node, and the way between the two."""
     if port.path_to_gpu is None and port.numa_node is None:
         return
     nic = _nic_place(sources, port)
-    at = f"fabric.ports.{subject_of(port)}"
     if port.numa_node is not None and nic.numa_node != port.numa_node:
         text = f"{port.device} on NUMA node {nic.numa_node}, expected {port.numa_node}"
-        yield text, nic.numa_node, port.numa_node, Basis.profile(f"{at}.numa_node")
+        yield text, nic.numa_node, port.numa_node, basis_of(profile, port, "numa_node")
     if port.path_to_gpu is None:
         return
     way = distance(gpu, nic)
     if NEAREST_FIRST.index(way) > NEAREST_FIRST.index(port.path_to_gpu):
         text = f"{way} to {port.device}, expected {port.path_to_gpu} or nearer"
-        yield text, way, port.path_to_gpu, Basis.profile(f"{at}.path_to_gpu")
+        yield text, way, port.path_to_gpu, basis_of(profile, port, "path_to_gpu")
 
 
 def _nic_place(sources: Sources, port: NicPort) -> PciPlace:
@@ -156,14 +155,14 @@ def _nic_place(sources: Sources, port: NicPort) -> PciPlace:
         raise SourceUnavailable(f"{port.device}: {cause}: see nic.present") from cause
 
 
-def _judge_lone_port(sources: Sources, port: NicPort) -> Finding:
+def _judge_lone_port(sources: Sources, profile: NodeProfile, port: NicPort) -> Finding:
     """A port that is near no GPU in particular: only its NUMA node is compared."""
     subject = subject_of(port)
     try:
         node = _nic_place(sources, port).numa_node
     except SourceError as cause:
         return unknown(subject, cause)
-    want, basis = port.numa_node, Basis.profile(f"fabric.ports.{subject}.numa_node")
+    want, basis = port.numa_node, basis_of(profile, port, "numa_node")
     if node == want:
         return Finding(subject, Verdict.PASS, f"on NUMA node {node}", node, want, basis=basis)
     text = f"on NUMA node {node}, expected {want}"

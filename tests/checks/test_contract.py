@@ -31,7 +31,10 @@ OUT_OF_REACH = {
 }  # fmt: skip
 #: Warnings by design: persistence costs settings, not service; what happened before is for the vendor; how
 #: well congestion is answered shows in what it costs.
-WARNING_ONLY = {"gpu.persistence", "driver.persistenced", "history.repeat", "roce.ecn_activity", "bmc.events"}
+WARNING_ONLY = {
+    "gpu.persistence", "driver.persistenced", "history.repeat", "roce.ecn_activity", "bmc.events",
+    "engine.cpu", "engine.numa", "engine.prefix_cache",
+}  # fmt: skip
 #: Judge the profile alone.
 NO_EVIDENCE = {"roce.nccl"}
 #: Judges what a Hopper GPU does not have; nvlink.errors judges it.
@@ -89,9 +92,12 @@ def test_what_cannot_be_waived_and_what_is_network() -> None:
     assert {c.id for c in CHECKS.values() if c.sticky} == {"bmc.leak"}
 
 
-def test_only_engine_health_stays_out_of_admission() -> None:
+def test_only_what_judges_a_running_engine_stays_out_of_admission() -> None:
     without = {c.id for c in CHECKS.values() if Phase.ADMISSION not in c.phases}
-    assert without == {"engine.health", "gpu.memory_growth"}
+    assert without == {
+        "engine.health", "engine.cpu", "engine.memory", "engine.numa", "engine.prefix_cache",
+        "gpu.memory_growth",
+    }  # fmt: skip
     assert {c.id for c in CHECKS.values() if not c.unknown_blocks_admission} == OUT_OF_REACH
 
 

@@ -21,9 +21,13 @@ PURE = {
     "__future__",
     "agent",
     "collections",
+    "concurrent",  # waits side by side for sources that answer late
     "contextlib",
     "dataclasses",
+    "datetime",
+    "difflib",
     "enum",
+    "fnmatch",
     "functools",
     "importlib",
     "itertools",
