@@ -132,14 +132,14 @@ class Journal:
             return
         self._latest_at_s = now_s
         self._boot_id = snapshot.boot_id
-        measured = {key: result.measured_mono_s for key, result in snapshot.results.items()}
-        known, self._latest = self._latest, measured
-        for check, subject in known.keys() - measured.keys():
-            self._writer.put(Row(_FORGET, (snapshot.boot_id, check, subject)))
+        for key in self._latest.keys() - snapshot.results.keys():
+            del self._latest[key]
+            self._writer.put(Row(_FORGET, (snapshot.boot_id, *key)))
         self._writer.put(Row(_OTHER_BOOTS, (snapshot.boot_id,)))
         remembered = memories()
         for key, result in snapshot.results.items():
-            if known.get(key) != result.measured_mono_s:
+            if _worth_noting(result, self._latest.get(key)):
+                self._latest[key] = result.measured_mono_s
                 stored = _json(_with_memory(result_to_dict(result), remembered.get(key)))
                 self._writer.put(Row(_LATEST, (snapshot.boot_id, *key, stored)))
 
@@ -193,6 +193,11 @@ class Journal:
     def close(self, timeout_s: float = 5.0) -> None:
         """Write what is left and end the thread; gives up after `timeout_s`."""
         self._writer.close(timeout_s)
+
+
+def _worth_noting(result: Result, known_mono_s: float | None) -> bool:
+    """Whether what is noted of a result has come of age: half the time for which it stands."""
+    return known_mono_s is None or result.measured_mono_s - known_mono_s >= result.valid_for_s / 2
 
 
 def _with_memory(stored: dict[str, Any], memory: SubjectMemory | None) -> dict[str, Any]:
