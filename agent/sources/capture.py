@@ -20,7 +20,7 @@ from agent.sources.capture_files import FileRecording, record_files
 from agent.sources.capture_host import record_bmc, record_host, words_that_identify
 from agent.sources.capture_parts import record_kmsg, record_netdev, record_nvml
 from agent.sources.node_folder import load_node_folder
-from agent.sources.redact import Redactor
+from agent.sources.redact import Redactor, vpd_serials
 
 #: Parts of a node folder that a new capture replaces ...
 _REPLACED = frozenset(
@@ -95,7 +95,7 @@ def redact(recording: Recording, profile_text: str | None = None) -> tuple[Recor
     seen = [identity["serial"] for identity in identities if identity.get("serial")]
     redactor = Redactor(
         host=recording.meta["name"],
-        serials=[*seen, *pinned, *modules],
+        serials=[*seen, *pinned, *modules, *_card_serials(recording.tree.files)],
         names=words_that_identify(recording.host, recording.bmc, recording.tree.files, profile_text or ""),
     )
     tree = FileRecording(
@@ -118,6 +118,11 @@ def redact(recording: Recording, profile_text: str | None = None) -> tuple[Recor
     if profile_text is None:
         return redacted, None
     return redacted, redactor.text(_NODE_NAME.sub(rf"\g<1>{redactor.host}", profile_text))
+
+
+def _card_serials(files: dict[str, Any]) -> list[str]:
+    cards = [value for path, value in files.items() if path.endswith("/vpd") and "hex" in value]
+    return [serial for card in cards for serial in vpd_serials(bytes.fromhex(card["hex"]))]
 
 
 def _module_serial(netdev: dict[str, Any]) -> str | None:

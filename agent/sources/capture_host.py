@@ -28,6 +28,13 @@ DISKS = ("/", "/var/lib/nodegate")
 #: A baseboard with many sensors has some hundred documents; a service that never ends is cut off.
 DOCUMENTS_LIMIT = 1500
 _ROOT = "/redfish/v1"
+_WELL_KNOWN = tuple(
+    f"{_ROOT}/{path}"
+    for path in (
+        "Systems", "Chassis", "Managers", "UpdateService/FirmwareInventory", "ThermalEquipment/CDUs",
+        "PowerEquipment/RackPDUs",
+    )
+)  # fmt: skip
 _FOLLOWED = re.compile(
     r"/redfish/v1/(?:Systems|Chassis|Managers|UpdateService|ThermalEquipment|PowerEquipment|Fabrics)(?:/.*)?"
 )
@@ -44,7 +51,6 @@ _NAMING = frozenset(
         "MACAddress", "PermanentMACAddress", "NodeGUID",
     }
 )  # fmt: skip
-_VPD_SERIAL = re.compile(rb"SN([\x01-\x40])", re.DOTALL)
 _ADDRESS = re.compile(r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.])")
 _URL_HOST = re.compile(r"https?://(?:[^/\s\"'@]*@)?([A-Za-z0-9._-]+)")
 _PEER_HOST = re.compile(r"""\bhost["']?\s*:\s*["']?([A-Za-z0-9._-]+)""")
@@ -98,7 +104,7 @@ def record_bmc(
     """bmc.json: the documents of the Redfish services that the profile names; None without any."""
     if profile is None:
         return None
-    services: dict[str, RedfishEndpoint] = dict(profile.bmc.cooling.units)
+    services: dict[str, RedfishEndpoint] = {**profile.bmc.cooling.units, **profile.bmc.pdus}
     if profile.bmc.redfish is not None:
         services[NODE_BMC] = profile.bmc.redfish
     found = {name: _crawl(sources.bmc, name, endpoint) for name, endpoint in sorted(services.items())}
@@ -110,13 +116,18 @@ def record_bmc(
 
 def _crawl(bmc: Bmc, name: str, endpoint: RedfishEndpoint) -> dict[str, Any]:
     """Every document that links lead to from the service's root, errors in their places."""
+    documents: dict[str, Any] = {}
     try:
-        documents: dict[str, Any] = {_ROOT: dict(bmc.get(name, endpoint, _ROOT))}
+        documents[_ROOT] = dict(bmc.get(name, endpoint, _ROOT))
+    except DeviceAbsent:
+        documents = {}  # it answers, and what checks ask for may be there all the same
     except SourceError as cause:
         return dict(refusal(cause))
-    waiting = _next_paths(documents[_ROOT], documents)
+    waiting = list(dict.fromkeys([*_next_paths(documents.get(_ROOT, {}), documents), *_WELL_KNOWN]))
     while waiting and len(documents) < DOCUMENTS_LIMIT:
         path = waiting.pop(0)
+        if path in documents:
+            continue
         try:
             documents[path] = dict(bmc.get(name, endpoint, path))
         except DeviceAbsent:
@@ -163,17 +174,7 @@ def words_that_identify(
     mounts = files.get("proc/self/mounts") or files.get("proc/mounts") or ""
     found.update(_MOUNT_SERVER.findall(mounts if isinstance(mounts, str) else ""))
     found.update(_naming_values(bmc or {}))
-    for path, value in files.items():
-        if path.endswith("/vpd") and isinstance(value, dict) and "hex" in value:
-            found.update(_vpd_serials(bytes.fromhex(value["hex"])))
     return sorted(found)
-
-
-def _vpd_serials(data: bytes) -> Iterator[str]:
-    """Serial numbers in vital product data: keyword SN, one byte of length, text (PCI 3.0, appendix I)."""
-    for match in _VPD_SERIAL.finditer(data):
-        length = match.group(1)[0]
-        yield data[match.end() : match.end() + length].decode("latin-1").strip("\0 ")
 
 
 def _naming_values(value: Any, naming: bool = False) -> Iterable[str]:

@@ -23,6 +23,7 @@ _MAPPED_IPV4 = "0000:0000:0000:0000:0000:ffff:"
 _SHORTEST = 4
 #: Where extended capabilities begin, and PCI_EXT_CAP_ID_DSN.
 _EXTENDED_AT, _CAP_SERIAL_NUMBER = 0x100, 0x0003
+_VPD_SERIAL = re.compile(rb"SN([\x01-\x40])", re.DOTALL)
 #: Host names that name no machine; `node` is what a capture without one says, and a key of every profile.
 _NO_NAMES = frozenset({"localhost", "node"})
 
@@ -76,9 +77,18 @@ class Redactor:
         data = bytes.fromhex(value["hex"])
         if path.endswith("/config"):
             return {"hex": without_serial_number(data).hex()}
-        # Latin-1 has a character for each byte, so serial numbers in binary files (VPD) are found too.
+        if path.endswith("/vpd"):
+            return {"hex": self._without_vpd_serials(data).hex()}
+        # Latin-1 has a character for each byte, so that names are found in binary files too.
         replaced = self.text(data.decode("latin-1")).encode("latin-1", errors="replace")
         return {"hex": replaced.hex()}
+
+    def _without_vpd_serials(self, data: bytes) -> bytes:
+        """Vital product data with other serial numbers, the same as elsewhere and of the same length."""
+        for serial in vpd_serials(data):
+            replaced = self._digits(serial, len(serial))
+            data = data.replace(serial.encode("latin-1"), replaced.encode("latin-1"))
+        return data
 
     def keys_too(self, value: Any) -> Any:
         """A JSON document with every identifier replaced, in its keys as well (paths, peers)."""
@@ -129,3 +139,12 @@ def without_serial_number(data: bytes) -> bytes:
             return data[: at + 4] + bytes(len(data[at + 4 : at + 12])) + data[at + 12 :]
         at = header >> 20 & 0xFFC
     return data
+
+
+def vpd_serials(data: bytes) -> list[str]:
+    """Serial numbers in vital product data: keyword SN, one byte of length, text (PCI 3.0, appendix I)."""
+    found = []
+    for match in _VPD_SERIAL.finditer(data):
+        text = data[match.end() : match.end() + match.group(1)[0]]
+        found.append(text.decode("latin-1").strip("\0 "))
+    return [serial for serial in found if len(serial) >= _SHORTEST]

@@ -9,12 +9,13 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from node_kit import UUID, demo_node, small_documents, write_node
+from node_kit import UUID, bmc_document, demo_node, host_document, small_documents, write_node
 
 from agent.node_profile import GPU_UUID
+from agent.profile_loader import load_profile
 from agent.sources import capture as recorder
 from agent.sources.node_folder import load_node_folder
-from agent.sources.redact import Redactor
+from agent.sources.redact import Redactor, without_serial_number
 from agent.sources.replay import replay_sources
 
 GPU = "GPU-6513270e-269e-4d37-b2a7-4de452e6b438"
@@ -109,3 +110,69 @@ def test_pins_and_the_name_in_the_profile_are_replaced_by_the_same_things(tmp_pa
     absent = loaded["gpus"]["pins"][1]
     assert absent["uuid"] != GPU and re.fullmatch(GPU_UUID, absent["uuid"])
     assert re.fullmatch(r"\d{13}", str(absent["serial"])) and str(absent["serial"]) != "1650623099999"
+
+
+def test_names_of_bmc_peers_and_stores_are_replaced_everywhere_alike(tmp_path: Path) -> None:
+    host = host_document()
+    host["reach"] = {"rank1.rack7.example:29500": host["reach"]["198.51.100.2:29500"]}
+    tree = {
+        "proc/self/mounts": "store7.example:/models /models nfs4 ro 0 0",
+        f"{DEVICE}/class": "0x020000",
+        CONFIG: {"hex": config_with_serial_number().hex()},
+        VPD: {"hex": (b"\x82\x03\x00CX8\x90\x10\x00SN\x0cMT2541X00042RV\x01\x00\x78").hex()},
+    }
+    documents = {
+        **small_documents(), "host.json": host, "bmc.json": bmc_document(), "tree.json": tree,
+    }  # fmt: skip
+    documents["links.json"] = {f"{DEVICE}/iommu_group": "../../../../kernel/iommu_groups/7"}
+    sources = replay_sources(write_node(tmp_path / "node", documents), None).sources
+    text = (
+        "node: rack7\nplatform: h200\ngpus: {count: 1}\nfabric: {kind: none}\n"
+        "nvlink: {links_per_gpu: 0, fabric: false, domains: []}\n"
+        "bmc: {redfish: {url: https://bmc-rack7.example}}\n"
+        "host: {mounts: [{path: /models, source: store7.example:/models}]}\n"
+        "engines: {main: {gpus: [0], port: 8000, peers: [{host: rank1.rack7.example, port: 29500}]}}\n"
+    )
+    profile = tmp_path / "profile.yaml"
+    profile.write_text(text)
+    recording = recorder.record(sources, profile=load_profile(profile).profile)
+    redacted, shown = recorder.redact(recording, text)
+    recorder.write(redacted, tmp_path / "out", shown)
+    whole = "\n".join(path.read_text() for path in (tmp_path / "out").iterdir() if path.is_file())
+    secrets = (
+        "rank1",
+        "bmc-rack7",
+        "store7",
+        "BMC-4711-XYZ",
+        "192.0.2.17",
+        b"MT2541X00042".hex(),
+        "0102030405",
+    )
+    assert [secret for secret in secrets if secret in whole] == []
+    [peer] = (redacted.host or {})["reach"]
+    assert peer.rpartition(":")[0] in (shown or "") and peer.endswith(":29500")
+    assert bytes.fromhex(redacted.tree.files[CONFIG]["hex"])[:0x104] == config_with_serial_number()[:0x104]
+    folder = load_node_folder(tmp_path / "out")
+    assert (folder.bmc or {})["node"]["/redfish/v1/Chassis/1"] == {"error": "TIMEOUT"}
+
+
+DEVICE = "sys/bus/pci/devices/0000:18:00.0"
+CONFIG, VPD = f"{DEVICE}/config", f"{DEVICE}/vpd"
+
+
+def config_with_serial_number() -> bytes:
+    """PCI configuration space whose first extended capability is the Device Serial Number."""
+    data = bytearray(0x110)
+    data[0:4] = b"\xb3\x15\x23\x10"
+    data[0x100:0x104] = (0x0001_0003).to_bytes(4, "little")
+    data[0x104:0x10C] = bytes(range(1, 9))
+    return bytes(data)
+
+
+def test_only_the_serial_number_of_configuration_space_is_taken_out() -> None:
+    data = config_with_serial_number()
+    assert without_serial_number(data) == data[:0x104] + bytes(8) + data[0x10C:]
+    for other in (b"", data[:64], data[:0x102], bytes(0x110)):
+        assert without_serial_number(other) == other
+    loop = data[:0x100] + (0x100 << 20 | 1).to_bytes(4, "little")
+    assert without_serial_number(loop) == loop

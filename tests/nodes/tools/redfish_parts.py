@@ -24,8 +24,11 @@ bmc:
     outlet_max_c: 35
     delta_max_c: 12
     flow_min_l_per_min: 60
+    leak_detection: true
     units:
-      cdu-1: {url: "https://cdu-1.example"}
+      cdu-1: {url: "https://cdu-1.example", flow_min_l_per_min: 70}
+  pdus:
+    pdu-a: {url: "https://pdu-a.example"}
 """
 
 
@@ -50,8 +53,9 @@ def _collection(path: str, members: dict[str, dict[str, Any]]) -> dict[str, dict
 
 
 def liquid_cooled(gpus: int) -> dict[str, Any]:
-    """The node's BMC and the cooling unit of its rack."""
-    return {"node": _systems() | _chassis() | _firmware(gpus), "cdu-1": _cooling_unit()}
+    """The node's BMC, and the cooling unit and a power distribution unit of its rack."""
+    node = _systems() | _chassis() | _firmware(gpus)
+    return {"node": node, "cdu-1": _cooling_unit(), "pdu-a": _rack_pdu()}
 
 
 def _systems() -> dict[str, dict[str, Any]]:
@@ -220,3 +224,17 @@ def _cooling_unit() -> dict[str, dict[str, Any]]:
     found |= _leak_detectors(leaks, ("Tray_0",))
     pump = {"Status": OK, "PumpType": "Liquid", "PumpSpeedPercent": {"Reading": 61.0}}
     return found | _collection(f"{CDU}/Pumps", {"1": pump, "2": pump})
+
+
+def _rack_pdu() -> dict[str, dict[str, Any]]:
+    equipment = f"{ROOT}/PowerEquipment"
+    found = _document(ROOT, Name="Root Service", PowerEquipment=_link(equipment))
+    found |= _document(equipment, Name="Power Equipment", Status=OK, RackPDUs=_link(f"{equipment}/RackPDUs"))
+    found |= _collection(
+        f"{equipment}/RackPDUs",
+        {"1": {"EquipmentType": "RackPDU", "Status": OK, "Mains": _link(f"{equipment}/RackPDUs/1/Mains")}},
+    )
+    return found | _collection(
+        f"{equipment}/RackPDUs/1/Mains",
+        {"A": {"Status": OK, "CurrentAmps": {"Reading": 21.4}, "Voltage": {"Reading": 415.2}}},
+    )
