@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from agent.checks import advice
 from agent.checks.pci_parts import DEVICES, has_parts, judge_parts, pci_parts
 from agent.checks.registry import Limits, check
+from agent.checks.shared_tree import reading_once
 from agent.errors import DeviceAbsent, ParseError
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
@@ -36,6 +37,7 @@ _IOMMU = advice.person(
 )
 def host_iommu(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """The IOMMU must be off, or pass or translate the traffic of GPUs and NICs, as the profile says."""
+    sources = reading_once(sources)
     want = profile.host.iommu or ""
     if want == "off" or not has_parts(profile):
         yield _whole(sources, want)

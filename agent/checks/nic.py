@@ -13,6 +13,7 @@ from agent.checks import advice
 from agent.checks.pci import normal_address
 from agent.checks.ports import INFINIBAND, address_of, basis_of, judge_ports, no_ports, port_path, subject_of
 from agent.checks.registry import Limits, check
+from agent.checks.shared_tree import reading_once
 from agent.errors import DeviceAbsent, ParseError
 from agent.model import Action, Basis, Finding, ServingClass, Verdict
 from agent.node_profile import FabricKind, NicPort, NodeProfile
@@ -53,6 +54,7 @@ _ROCE_HEADERS_B = 96
 )
 def nic_present(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Every data port must exist, at its PCI address where the profile gives one."""
+    sources = reading_once(sources)
     yield from judge_ports(
         profile, lambda port: _judge_present(sources, profile, port), absent="cannot be read"
     )

@@ -15,6 +15,7 @@ from agent.checks import advice
 from agent.checks.nic_versions import compared
 from agent.checks.ports import INFINIBAND, judge_ports, no_ports, subject_of
 from agent.checks.registry import Limits, check
+from agent.checks.shared_tree import reading_once
 from agent.errors import DeviceAbsent, ParseError, SourceError
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPair, NicPort, NodeProfile
@@ -62,6 +63,7 @@ class _Card:
 )
 def nic_firmware(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Firmware and driver of each card must be in one row of the matrix, and equal on cards of one kind."""
+    sources = reading_once(sources)
     newest = _newest_by_board(sources, profile)
     yield from judge_ports(
         profile, lambda port: _judge(port, _card(sources, port), profile, newest), absent="see nic.present"

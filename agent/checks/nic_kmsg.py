@@ -18,6 +18,7 @@ from agent.checks.nic_kmsg_lines import NicLine, Trouble, events, most_within, n
 from agent.checks.pci import normal_address
 from agent.checks.ports import address_of, no_ports, subject_of
 from agent.checks.registry import Limits, check, unknown
+from agent.checks.shared_tree import reading_once
 from agent.errors import DeviceAbsent, SourceError
 from agent.model import Action, Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
@@ -84,6 +85,7 @@ class KmsgLimits(Limits):
 )
 def nic_kmsg(sources: Sources, profile: NodeProfile, limits: KmsgLimits) -> Iterator[Finding]:
     """No driver of a data port may have reported a failure that still lasts, nor one that keeps coming."""
+    sources = reading_once(sources)
     subjects = [*map(subject_of, profile.fabric.ports), NODE]
     try:
         lines = nic_lines(sources.kmsg.records())

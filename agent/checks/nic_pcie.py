@@ -17,6 +17,7 @@ from agent.checks import advice
 from agent.checks.pci import normal_address
 from agent.checks.ports import PCI_DEVICES, address_of, judge_ports, no_ports, subject_of
 from agent.checks.registry import Limits, check
+from agent.checks.shared_tree import reading_once
 from agent.errors import DeviceAbsent, ParseError
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NicSettings, NodeProfile
@@ -70,6 +71,7 @@ class _Link:
 )
 def nic_pcie(sources: Sources, profile: NodeProfile, limits: PcieLimits) -> Iterator[Finding]:
     """Speed and width of a NIC's PCIe link must be those of the profile, or the most that its slot allows."""
+    sources = reading_once(sources)
     yield from judge_ports(
         profile, lambda port: _port(sources, profile, port, limits), absent="see nic.present"
     )

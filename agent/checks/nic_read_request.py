@@ -12,6 +12,7 @@ from agent.checks import advice
 from agent.checks.pci_config import max_read_request_bytes
 from agent.checks.ports import PCI_DEVICES, address_of, judge_ports, no_ports, subject_of
 from agent.checks.registry import Limits, check
+from agent.checks.shared_tree import reading_once
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
 from agent.sources import Sources
@@ -40,6 +41,7 @@ def _not_asked(profile: NodeProfile) -> str | None:
 )
 def nic_max_read_request(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """MaxReadReq of each NIC must be the profile's."""
+    sources = reading_once(sources)
     want = profile.fabric.nic.max_read_request_bytes
     assert want is not None
     yield from judge_ports(profile, lambda port: _judge(sources, port, want), absent="see nic.present")

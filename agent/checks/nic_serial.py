@@ -12,6 +12,7 @@ from agent.checks import advice
 from agent.checks.nic_vpd import serial_number
 from agent.checks.ports import PCI_DEVICES, address_of, basis_of, no_ports, subject_of
 from agent.checks.registry import Limits, check, unknown
+from agent.checks.shared_tree import reading_once
 from agent.errors import SourceError
 from agent.model import Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
@@ -45,6 +46,7 @@ def _not_asked(profile: NodeProfile) -> str | None:
 )
 def nic_serial(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Each card whose serial number the profile names must be that card."""
+    sources = reading_once(sources)
     for port in profile.fabric.ports:
         if port.serial is not None:
             try:

@@ -14,6 +14,7 @@ from agent.checks.host_text import chosen, listed
 from agent.checks.pci_config import acs_control, aspm_control
 from agent.checks.pci_parts import DEVICES, has_parts, judge_parts, pci_parts, ports_above
 from agent.checks.registry import Limits, check, unknown
+from agent.checks.shared_tree import reading_once
 from agent.errors import DeviceAbsent, NotSupported, ParseError, SourceError
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
@@ -42,6 +43,7 @@ _REDIRECTS = {0x04: "requests", 0x08: "completions", 0x20: "egress control"}
 )
 def pci_aspm(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """The kernel's policy must be the profile's; under `performance` no GPU or NIC may use L0s or L1."""
+    sources = reading_once(sources)
     try:
         yield _policy(sources, profile)
     except SourceError as cause:
@@ -101,6 +103,7 @@ def _no_acs(profile: NodeProfile) -> str | None:
 )
 def pci_acs(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """No PCIe port above a GPU or NIC may redirect peer-to-peer traffic to the root complex."""
+    sources = reading_once(sources)
     known: dict[str, int] = {}
     yield from judge_parts(pci_parts(sources, profile), lambda s, at: _judge_acs(sources, s, at, known))
 

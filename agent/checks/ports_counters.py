@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from agent.checks.ports import netdev_of, port_path, subject_of
-from agent.errors import BaselineOnly, DeviceAbsent, NotSupported, ParseError
+from agent.errors import DeviceAbsent, NotSupported, ParseError
 from agent.model import Measure
 from agent.node_profile import NicPort
 from agent.sources import Sources
@@ -56,9 +57,10 @@ def sysfs_counts(
     values: dict[str, int] = {}
     missing: list[str] = []
     may_lack = frozenset(optional)
+    folder, integer = port_path(port), sources.tree.integer
     for name in names:
         try:
-            values[name] = as_count(sources.tree.integer(f"{port_path(port)}/{name}"), name)
+            values[name] = as_count(integer(f"{folder}/{name}"), name)
         except DeviceAbsent:
             if name not in may_lack:
                 raise
@@ -91,18 +93,8 @@ def growth(
 
     A counter that goes back (driver reload, wrap) begins a new baseline.
     """
-    now_mono_s = sources.clock.mono_s()
-    deltas: dict[str, CounterDelta] = {}
-    first: BaselineOnly | None = None
-    for name, value in values.items():
-        key = f"{check}/{subject_of(port)}/{name}"
-        try:
-            deltas[name] = sources.counters.delta(key, value, now_mono_s, window_s)
-        except BaselineOnly as cause:
-            first = first or cause
-    if first is not None:
-        raise first
-    return deltas
+    prefix = f"{check}/{subject_of(port)}"
+    return sources.counters.deltas(prefix, values, sources.clock.mono_s(), window_s)
 
 
 def full(values: Mapping[str, int]) -> dict[str, int]:
@@ -115,14 +107,17 @@ def full(values: Mapping[str, int]) -> dict[str, int]:
 
 def totals(prefix: str, values: Mapping[str, int]) -> tuple[Measure, ...]:
     """Lifetime values for dashboards; some drivers' counters have the prefix already."""
-    return tuple(
-        Measure(
-            f"{prefix}_{short(name).removeprefix(f'{prefix}_').lower()}_total", value, counter=short(name)
-        )
-        for name, value in values.items()
-    )
+    return tuple([Measure(_metric(prefix, name), value, "", short(name)) for name, value in values.items()])
 
 
+# Cached, these two: a node asks for the same few dozen names a thousand times a pass.
+@lru_cache(maxsize=1024)
+def _metric(prefix: str, name: str) -> str:
+    """The metric's name for a counter."""
+    return f"{prefix}_{short(name).removeprefix(f'{prefix}_').lower()}_total"
+
+
+@lru_cache(maxsize=1024)
 def short(name: str) -> str:
     """A counter's own name, without its folder."""
     return name.rsplit("/", 1)[-1]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from agent.checks import advice
 from agent.checks.ports import address_of, judge_ports, netdev_of, not_roce, subject_of
 from agent.checks.registry import Limits, check
+from agent.checks.shared_tree import reading_once
 from agent.errors import DeviceAbsent, ParseError
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
@@ -42,6 +43,7 @@ def _not_asked(profile: NodeProfile) -> str | None:
 )
 def roce_cnp(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """CNPs must carry the profile's DSCP, or they queue behind the traffic that they are to slow down."""
+    sources = reading_once(sources)
     want = profile.fabric.roce.cnp_dscp
     assert want is not None
     yield from judge_ports(profile, lambda port: _judge(sources, port, want), absent=_NOWHERE)

@@ -13,6 +13,7 @@ from agent.checks import advice
 from agent.checks.ports import address_of, judge_ports, netdev_of, not_roce, subject_of
 from agent.checks.registry import Limits, check
 from agent.checks.roce_cnp import cc_params
+from agent.checks.shared_tree import reading_once
 from agent.errors import DeviceAbsent, ParseError, SourceError
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
@@ -43,6 +44,7 @@ def _no_ecn(profile: NodeProfile) -> str | None:
 )
 def roce_ecn_config(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """ECN must be on for the lossless priority at the notification point and at the reaction point."""
+    sources = reading_once(sources)
     priority = profile.fabric.roce.priority
     yield from judge_ports(profile, lambda port: _judge(sources, port, priority), absent=_NO_FILES)
 

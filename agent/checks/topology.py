@@ -17,6 +17,7 @@ from agent.checks.pci import normal_address
 from agent.checks.pci_paths import NEAREST_FIRST, PciPlace, address_of_rdma, distance, place_of
 from agent.checks.ports import basis_of, subject_of
 from agent.checks.registry import Limits, check, unknown
+from agent.checks.shared_tree import reading_once
 from agent.errors import DeviceAbsent, ParseError, SourceError, SourceUnavailable
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
@@ -60,6 +61,7 @@ def _skip(profile: NodeProfile) -> str | None:
 )
 def gpu_topology(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Each GPU must be at its PCI address, on its NUMA node, and as near to its NICs as the profile says."""
+    sources = reading_once(sources)
     found = slots(sources, profile)
     places = places_in_inventory(sources, found)
     yield from judge_slots(found, lambda slot: _judge_gpu(sources, slot, profile, places))

@@ -75,22 +75,46 @@ class CounterBook:
         `bits` is the counter's width, if it wraps to zero: a small value after a nearly full one is growth.
         """
         with self._lock:
-            known = self._counters.get(name)
-            if known is not None:
-                value = self._unwrapped(known, value, bits)
-            if known is None or value < known.samples[-1][1]:
-                self._counters[name] = _Counter(value, deque([(now_mono_s, value)]))
-                raise BaselineOnly(f"first sample of {name}")
-            if known.restored and now_mono_s - known.samples[-1][0] > OLDEST_WINDOWS * window_s:
-                known.restored = False
-                known.samples = deque([(now_mono_s, value)])
-                raise BaselineOnly(f"first sample of {name} after a long time without one")
+            return self._delta(name, value, now_mono_s, window_s, bits)
+
+    def deltas(
+        self, prefix: str, values: Mapping[str, int], now_mono_s: float, window_s: float = 60.0
+    ) -> dict[str, CounterDelta]:
+        """`delta` of each of some counters, named `prefix/NAME` in the book, read at the same time.
+
+        Raises BaselineOnly, once all are sampled, when one of them is new.
+        """
+        grown: dict[str, CounterDelta] = {}
+        first: BaselineOnly | None = None
+        with self._lock:
+            for name, value in values.items():
+                try:
+                    grown[name] = self._delta(f"{prefix}/{name}", value, now_mono_s, window_s, None)
+                except BaselineOnly as cause:
+                    first = first or cause
+        if first is not None:
+            raise first
+        return grown
+
+    def _delta(
+        self, name: str, value: int, now_mono_s: float, window_s: float, bits: int | None
+    ) -> CounterDelta:
+        known = self._counters.get(name)
+        if known is not None and (bits is not None or known.wrapped):
+            value = self._unwrapped(known, value, bits)
+        if known is None or value < known.samples[-1][1]:
+            self._counters[name] = _Counter(value, deque([(now_mono_s, value)]))
+            raise BaselineOnly(f"first sample of {name}")
+        if known.restored and now_mono_s - known.samples[-1][0] > OLDEST_WINDOWS * window_s:
             known.restored = False
-            known.add(now_mono_s, value, window_s)
-            first_s, first = known.samples[0]
-            if now_mono_s <= first_s:
-                raise BaselineOnly(f"second sample of {name} at the same moment as its first")
-            return CounterDelta(value - first, now_mono_s - first_s, value - known.baseline)
+            known.samples = deque([(now_mono_s, value)])
+            raise BaselineOnly(f"first sample of {name} after a long time without one")
+        known.restored = False
+        known.add(now_mono_s, value, window_s)
+        first_s, first = known.samples[0]
+        if now_mono_s <= first_s:
+            raise BaselineOnly(f"second sample of {name} at the same moment as its first")
+        return CounterDelta(value - first, now_mono_s - first_s, value - known.baseline)
 
     @staticmethod
     def _unwrapped(known: _Counter, value: int, bits: int | None) -> int:
