@@ -1,23 +1,26 @@
-"""Interface state: RTM_GETLINK and RTM_NEWLINK, read with pyroute2's ifinfmsg (rtnetlink(7))."""
+"""Interface state: RTM_GETLINK and RTM_NEWLINK (rtnetlink(7), include/uapi/linux/if_link.h)."""
 
 from __future__ import annotations
 
 import struct
-from typing import Any
-
-from pyroute2.netlink.exceptions import NetlinkDecodeError
-from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 from agent.errors import ParseError
 from agent.sources import LinkInfo
-from agent.sources.net_wire import NLM_F_REQUEST, ask, attribute, check_name, message
+from agent.sources.net_wire import HEADER, NLM_F_REQUEST, ask, attribute, attributes, check_name, message
 
 RTM_NEWLINK = 16
 RTM_DELLINK = 17
 RTM_GETLINK = 18
 _IFINFO = struct.Struct("=BxHiII")
+_NUMBER = struct.Struct("=I")
 _IFLA_IFNAME = 3
+_IFLA_MTU = 4
+_IFLA_OPERSTATE = 16
 _IFLA_EXT_MASK = 29
+_IFLA_CARRIER = 33
+_IFLA_CARRIER_DOWN = 48
+#: IF_OPER_* of include/uapi/linux/if.h, by number.
+_OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 #: RTEXT_FILTER_SKIP_STATS: no counters in the answer, they are read elsewhere.
 _SKIP_STATS = 8
 
@@ -34,26 +37,18 @@ def get_link_request(sequence: int, netdev: str | None, flags: int = NLM_F_REQUE
 def parse_link(data: bytes) -> tuple[int, LinkInfo]:
     """(index, state) in one RTM_NEWLINK or RTM_DELLINK message. Raises ParseError."""
     try:
-        decoded: Any = ifinfmsg(data)
-        decoded.decode()
-        name = decoded.get_attr("IFLA_IFNAME")
-        operstate = decoded.get_attr("IFLA_OPERSTATE")
-        carrier = decoded.get_attr("IFLA_CARRIER")
-        mtu = decoded.get_attr("IFLA_MTU")
-        downs = decoded.get_attr("IFLA_CARRIER_DOWN_COUNT")
-        index = decoded["index"]
-    except (NetlinkDecodeError, struct.error, KeyError, IndexError, ValueError, TypeError) as cause:
+        _family, _kind, index, _flags, _change = _IFINFO.unpack_from(data, HEADER.size)
+        told = dict(attributes(data[HEADER.size + _IFINFO.size :]))
+        name = told[_IFLA_IFNAME].rstrip(b"\0").decode(errors="surrogateescape")
+        operstate = _OPERSTATES[told[_IFLA_OPERSTATE][0]]
+        carrier = told[_IFLA_CARRIER][0]
+        mtu_bytes = _NUMBER.unpack(told[_IFLA_MTU])[0]
+        downs = _NUMBER.unpack(told[_IFLA_CARRIER_DOWN]) if _IFLA_CARRIER_DOWN in told else None
+    except (struct.error, KeyError, IndexError) as cause:
         raise ParseError(f"netlink: cannot read a link message: {cause}") from cause
-    if not isinstance(name, str) or not isinstance(operstate, str) or carrier is None or mtu is None:
-        raise ParseError(f"netlink: link message without name, state, carrier or MTU ({name!r})")
-    info = LinkInfo(
-        name=name,
-        operstate=operstate.lower(),
-        carrier=bool(carrier),
-        mtu_bytes=int(mtu),
-        carrier_down_count=None if downs is None else int(downs),
-    )
-    return int(index), info
+    if not name:
+        raise ParseError("netlink: link message of an interface without a name")
+    return index, LinkInfo(name, operstate, bool(carrier), mtu_bytes, downs[0] if downs else None)
 
 
 def read_link(netdev: str) -> LinkInfo:
