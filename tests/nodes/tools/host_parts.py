@@ -6,12 +6,12 @@ from typing import Any
 
 GIB = 2**30
 _LIMITS = "\n".join(
-    f"{name:<26}{soft:<21}{soft:<21}{unit:<10}"
-    for name, soft, unit in (
-        ("Limit", "Soft Limit", "Units"),
-        ("Max cpu time", "unlimited", "seconds"),
-        ("Max open files", "1048576", "files"),
-        ("Max locked memory", "unlimited", "bytes"),
+    f"{name:<26}{soft:<21}{hard:<21}{unit:<10}"
+    for name, soft, hard, unit in (
+        ("Limit", "Soft Limit", "Hard Limit", "Units"),
+        ("Max cpu time", "unlimited", "unlimited", "seconds"),
+        ("Max open files", "1048576", "1048576", "files"),
+        ("Max locked memory", "unlimited", "unlimited", "bytes"),
     )
 )
 NVIDIA_MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_peermem")
