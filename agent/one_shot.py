@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["PassReport", "run_pass", "select"]
 
 #: These checks judge what the daemon sees of its engines over time, or what it has kept in its journal.
-_OF_DAEMON = ("engine.", "gpu.memory_growth", "history.")
+_OF_DAEMON = (
+    "engine.health", "engine.cpu", "engine.memory", "engine.numa", "engine.prefix_cache",
+    "gpu.memory_growth", "history.",
+)  # fmt: skip
 
 
 def run_pass(

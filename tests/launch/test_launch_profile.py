@@ -186,9 +186,9 @@ def test_the_hash_follows_the_profile_and_not_the_shell(tmp_path: Path) -> None:
 def numa_node(nodes: dict[int, str]) -> Any:
     """The H200 node with NUMA nodes in sysfs, and its profile's PCI addresses."""
     node = h200_node()
-    for slot, text in nodes.items():
-        bus = node.data["nvml"]["gpus"][slot]["identity"]["pci_bus_id"]
-        node.set(f"files:sys/bus/pci/devices/{bus}/numa_node", text)
+    for slot, gpu in enumerate(node.data["nvml"]["gpus"]):
+        path = f"files:sys/bus/pci/devices/{gpu['identity']['pci_bus_id']}/numa_node"
+        node.set(path, nodes.get(slot))
     return node
 
 
