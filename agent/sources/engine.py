@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.errors import ParseError, SourceTimeout, SourceUnavailable
 from agent.sources import EngineObservation, Engines
+from agent.sources.engine_http import BadRequest, HttpError, TooLong, exchange
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 ERROR_EXCERPT_CHARS = 160
@@ -163,16 +163,20 @@ def parse_completion(status: int, body: bytes) -> Completion:
 
 def base_url(host: str, port: int) -> str:
     """Where to reach an engine that listens at host: a wildcard address is reached over loopback."""
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
+    reachable = reachable_host(host)
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+
+
+def reachable_host(host: str) -> str:
+    """The address to connect to for an engine that listens at host."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
 
 
 async def something_listens(host: str, port: int, deadline_s: float = 1.0) -> bool:
     """Whether a connection to the engine's port is accepted, or hangs; refused is what a free port does."""
-    url = httpx.URL(base_url(host, port))
     try:
         async with asyncio.timeout(deadline_s):
-            _, writer = await asyncio.open_connection(url.host, port)
+            _, writer = await asyncio.open_connection(reachable_host(host), port)
     except TimeoutError:
         return True
     except OSError:
@@ -182,22 +186,15 @@ async def something_listens(host: str, port: int, deadline_s: float = 1.0) -> bo
 
 
 class EngineClient:
-    """Bounded reads of one engine's HTTP interface; proxies of the environment are not used."""
+    """Bounded reads of one engine's HTTP interface; proxies, redirects and cookies are not followed."""
 
     def __init__(self, host: str, port: int, *, api_key: str | None = None) -> None:
         """Prepare; nothing is connected yet."""
-        headers = {b"Authorization": f"Bearer {api_key}".encode()} if api_key else {}
-        self._client = httpx.AsyncClient(
-            base_url=base_url(host, port),
-            headers=headers,
-            trust_env=False,
-            timeout=None,  # noqa: S113 (the deadline of each call bounds all of it)
-            limits=httpx.Limits(max_keepalive_connections=0),
-        )
+        self._address = (reachable_host(host), port)
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     async def close(self) -> None:
-        """Drop all connections."""
-        await self._client.aclose()
+        """Nothing is kept open between reads."""
 
     async def health(self, deadline_s: float) -> bool:
         """Whether GET /health answers 200; raises SourceTimeout or SourceUnavailable when nothing answers."""
@@ -241,18 +238,18 @@ class EngineClient:
             raise SourceTimeout(f"{path} gave no answer in {deadline_s:g} s") from cause
 
     async def _exchange(self, method: str, path: str, sent: dict[str, Any] | None) -> tuple[int, bytes]:
-        body = bytearray()
+        headers, body = self._headers, b""
         try:
-            async with self._client.stream(method, path, json=sent) as answer:
-                async for chunk in answer.aiter_bytes():
-                    body += chunk
-                    if len(body) > MAX_ANSWER_BYTES:
-                        raise ParseError(f"{path} answers with more than {MAX_ANSWER_BYTES} bytes")
-                return answer.status_code, bytes(body)
-        except httpx.LocalProtocolError as cause:  # its text would show the key
+            if sent is not None:
+                body = json.dumps(sent, ensure_ascii=False).encode()
+                headers = {**headers, "Content-Type": "application/json"}
+            return await exchange(self._address, method, path, headers, body, MAX_ANSWER_BYTES)
+        except TooLong as cause:
+            raise ParseError(f"{path} answers with more than {MAX_ANSWER_BYTES} bytes") from cause
+        except BadRequest as cause:  # its text would show the key
             raise SourceUnavailable(f"{path} cannot be asked for: the API key is no header value") from cause
-        except (httpx.HTTPError, httpx.StreamError, OSError) as cause:
+        except (HttpError, OSError) as cause:
             text = str(cause) or type(cause).__name__
             raise SourceUnavailable(f"{path} cannot be reached: {text}") from cause
-        except ValueError as cause:  # e.g. a header or a model's name with what no text can hold
+        except ValueError as cause:  # a model's name with what no text can hold
             raise ParseError(f"{path} cannot be read: {cause}") from cause
