@@ -1,18 +1,21 @@
-"""The read-only HTTP interface (GET, HEAD, OPTIONS): every handler only reads what has been published."""
+"""The read-only HTTP interface (GET, HEAD, OPTIONS): every handler only reads what has been published.
+
+What only a person or a scraper needs is imported when it is first asked for: /livez answers early.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
-from jinja2 import Environment, FileSystemLoader, Template, select_autoescape
 
-from agent.explain_lines import explanation, flags
-from agent.metrics import CONTENT_TYPE
 from agent.publisher import Publisher, Reply
-from agent.status_view import metrics_text, status_json, status_view
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 METHODS = ["GET", "HEAD", "OPTIONS"]
 _ALLOW = {"allow": ", ".join(METHODS), "cache-control": "no-store"}
@@ -37,14 +40,22 @@ def make_api(publisher: Publisher) -> FastAPI:
 
     @app.api_route("/status", methods=METHODS)
     async def status(request: Request) -> Response:
+        from agent.status_view import status_json
+
         return _respond(request, Reply(200, status_json(publisher)))
 
     @app.api_route("/metrics", methods=METHODS)
     async def metrics(request: Request) -> Response:
+        from agent.metrics import CONTENT_TYPE
+        from agent.status_view import metrics_text
+
         return _respond(request, Reply(200, metrics_text(publisher), CONTENT_TYPE))
 
     @app.api_route("/", methods=METHODS)
     async def page(request: Request) -> Response:
+        from agent.explain_lines import explanation, flags
+        from agent.status_view import status_view
+
         html = _template().render(status=status_view(publisher), explanation=explanation, flags=flags)
         return _respond(
             request, Reply(200, html.encode(errors="backslashreplace"), "text/html; charset=utf-8")
@@ -64,6 +75,8 @@ def _respond(request: Request, reply: Reply) -> Response:
 @cache
 def _template() -> Template:
     """The status page; everything put into it is escaped."""
+    from jinja2 import Environment, FileSystemLoader, select_autoescape
+
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=loader, autoescape=select_autoescape(default=True))
     return environment.get_template("status_page.html")

@@ -43,7 +43,7 @@ class Daemon:
         self._hurry = asyncio.Event()
         self._failure: BaseException | None = None
         self.parts = Parts(given, self._fail)
-        self._servers = ServerThread()
+        self._servers = given.front.servers if given.front is not None else ServerThread()
         self._notifier = Notifier()
         self._reloading: asyncio.Task[None] | None = None
         self._reload_asked = False
@@ -129,7 +129,8 @@ class Daemon:
             main_loop=loop,
             wall_s=parts.clock.wall_s,
         )
-        self._servers.add_http(http_server(make_api(parts.publisher)), premises.api)
+        if self._given.front is None:
+            self._servers.add_http(http_server(make_api(parts.publisher)), premises.api)
         self._servers.add_http(http_server(make_admin(office), PeerProtocol), premises.admin)
         for name, listener in premises.agent_checks.items():
             self._servers.add_agent_check(listener, partial(parts.publisher.agent_line, name))

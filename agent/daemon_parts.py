@@ -15,6 +15,7 @@ from agent.daemon_memory import CounterKeeper, inherit
 from agent.errors import AgentError, DaemonError
 from agent.evaluate import Blocker
 from agent.explain import Explainer
+from agent.front import Front
 from agent.gatekeeper import Gatekeeper, Ports
 from agent.holds import HoldStore
 from agent.journal import Journal
@@ -72,6 +73,8 @@ class Surroundings:
     load_again: Callable[[], LoadedProfile]
     node: str = ""
     on_publish: Callable[[Publication], None] = _ignore
+    #: What serves the API already; without it the daemon serves it itself.
+    front: Front | None = None
 
 
 class Parts:
@@ -89,7 +92,7 @@ class Parts:
         self.explainer = Explainer(given.loaded, given.checks)
         self.book = PartBook()
         self.part_reader = PartReader(self.book, given.sources, lambda: self.loaded.profile)
-        self.publisher = Publisher()
+        self.publisher = given.front.publisher if given.front is not None else Publisher()
         self.journal = Journal.open(given.premises.folders.state_dir / JOURNAL_NAME)
         self.counters = CounterKeeper(self.journal, given.sources)
         try:

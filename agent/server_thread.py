@@ -11,7 +11,8 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -81,14 +82,25 @@ class ServerThread:
         self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._talking: Conversations = {}
+        self._open_checks: list[asyncio.Server] = []
 
     def add_http(self, server: QuietServer, listener: socket.socket) -> None:
-        """Serve HTTP on a listening socket."""
+        """Serve HTTP on a listening socket; also while others are served."""
         self._http.append((server, listener))
+        self._also(partial(server.serve, [listener]))
 
     def add_agent_check(self, listener: socket.socket, line: Callable[[], str]) -> None:
         """Serve an agent check on a listening socket; `line` is asked for each connection."""
         self._checks.append((listener, line))
+        self._also(partial(self._serve_check, listener, line))
+
+    def _also(self, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have one more thing served by a thread that serves already."""
+        loop, group = self._loop, self._group
+        if loop is not None and group is not None:
+            loop.call_soon_threadsafe(lambda: group.create_task(serve()))
 
     @property
     def alive(self) -> bool:
@@ -96,8 +108,9 @@ class ServerThread:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Start and wait until everything answers. Raises DaemonError."""
-        self._thread.start()
+        """Start and wait until everything answers, if not started yet. Raises DaemonError."""
+        if not self._started.is_set():
+            self._thread.start()
         if not self._started.wait(START_DEADLINE_S) or not self._thread.is_alive():
             raise DaemonError("the HTTP servers did not start; the log says why")
 
@@ -127,15 +140,20 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        talking: Conversations = {}
-        checks = [await serve_agent_check(listener, line, talking) for listener, line in self._checks]
+        for listener, line in self._checks:
+            await self._serve_check(listener, line)
         async with asyncio.TaskGroup() as group:
             for server, listener in self._http:
                 group.create_task(server.serve(sockets=[listener]))
+            self._group = group
             # The sockets listen already: whoever connects before uvicorn has begun waits in their backlog.
             self._started.set()
             await self._stop.wait()
-            for check in checks:
+            self._group = None
+            for check in self._open_checks:
                 check.close()
             for server, _ in self._http:
                 server.end()
+
+    async def _serve_check(self, listener: socket.socket, line: Callable[[], str]) -> None:
+        self._open_checks.append(await serve_agent_check(listener, line, self._talking))

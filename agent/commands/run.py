@@ -44,34 +44,36 @@ def run_command(
     log_dir: LogDirOption = None,
 ) -> None:
     """Run the daemon. It checks the node, launches its engines and answers load balancers."""
-    from agent.checks.registry import load_all
-    from agent.daemon import Daemon
-    from agent.daemon_parts import EventRelay, Surroundings
+    from agent.front import Front
     from agent.premises import Folders, take_premises
 
     start_logging()
     loaded = resolve_profile(profile, overlay, node)
     folders = Folders(state_dir, run_dir, log_dir or state_dir / "log")
-    relay = EventRelay()
-    with (
-        take_premises(folders, loaded.profile) as premises,
-        open_sources(loaded.profile, node=node, scenario=scenario, on_event=relay) as opened,
-    ):
-        given = Surroundings(
-            premises=premises,
-            loaded=loaded,
-            sources=opened.sources,
-            relay=relay,
-            checks=load_all(),
-            load_again=lambda: resolve_profile(profile, overlay, node),
-            node=node.resolve().name if node else "",
-        )
+    with take_premises(folders, loaded.profile) as premises, Front(premises) as front:
+        # All that is slow to load and to build comes after the API answers.
+        from agent.checks.registry import load_all
+        from agent.daemon import Daemon
+        from agent.daemon_parts import EventRelay, Surroundings
 
-        async def life() -> None:
-            """Build the daemon on the loop that it runs on."""
-            await Daemon(given).run()
+        relay = EventRelay()
+        with open_sources(loaded.profile, node=node, scenario=scenario, on_event=relay) as opened:
+            given = Surroundings(
+                premises=premises,
+                loaded=loaded,
+                sources=opened.sources,
+                relay=relay,
+                checks=load_all(),
+                load_again=lambda: resolve_profile(profile, overlay, node),
+                node=node.resolve().name if node else "",
+                front=front,
+            )
 
-        asyncio.run(life())
+            async def life() -> None:
+                """Build the daemon on the loop that it runs on."""
+                await Daemon(given).run()
+
+            asyncio.run(life())
 
 
 def start_logging() -> None:

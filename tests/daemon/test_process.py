@@ -173,7 +173,8 @@ def test_a_node_without_engines_says_so(tmp_path: Path) -> None:
     try:
         rig.start()
         wait_until("an answer", lambda: rig.get("/readyz")[0] == 503)
-        assert "no engines" in rig.json("/readyz")["blocking"][0]["summary"]
+        said = "no engines"
+        wait_until(said, lambda: said in rig.json("/readyz")["blocking"][0]["summary"])
         assert rig.stop() == 0
     finally:
         rig.close()
