@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +15,11 @@ from agent.hysteresis import Timings
 from agent.model import ServingClass
 from agent.node_profile import CheckOverride, NodeProfile
 
-#: Runs start up to this share of the period early, so that checks spread out and none is ever late.
-JITTER = 0.1
+#: Beats of all families and nodes are spread over this many seconds.
+BEAT_S = 60.0
+#: A run that an event has brought forward stands for the next one if that would come within this share of
+#: the period.
+SKIPPED_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +56,19 @@ class CheckPlan:
         return 2 * self.period_s + self.deadline_s + (self.unknown_for_s if serving else 0.0)
 
 
-def jitter_of(node: str, check_id: str) -> float:
-    """The share of its period by which a check starts early: spread over checks and nodes, never random."""
-    return JITTER * zlib.crc32(f"{node} {check_id}".encode()) / 0xFFFF_FFFF
+def beat_of(node: str, check_id: str) -> float:
+    """Where a check's beat lies, in seconds: spread over nodes and families of checks, never random.
+
+    Checks of one family (`gpu.`, `roce.`) keep step: they read the same things, at one beat only once.
+    """
+    family = check_id.partition(".")[0]
+    return BEAT_S * zlib.crc32(f"{node} {family}".encode()) / 0xFFFF_FFFF
+
+
+def next_beat_s(beat_s: float, period_s: float, started_mono_s: float) -> float:
+    """When the run after the one that started at a time is due: within a period and a tenth of it."""
+    earliest_s = started_mono_s + SKIPPED_SHARE * period_s
+    return beat_s + math.ceil((earliest_s - beat_s) / period_s) * period_s
 
 
 def plan_check(check: Check, profile: NodeProfile) -> CheckPlan:

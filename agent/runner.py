@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from agent.check_plan import CheckPlan, jitter_of, plan_all
+from agent.check_plan import SKIPPED_SHARE, CheckPlan, beat_of, next_beat_s, plan_all
 from agent.check_run import Outcome, no_answer, skipped, start
 from agent.check_threads import CheckThreads, stack_of
 from agent.check_track import CheckTrack, Moment, ResultChange
@@ -49,11 +49,11 @@ def _nobody(_check: str, _error: str, _trace: str) -> None:
 class _Lane:
     """One check: its plan, its memory, and the bell that ends its rest."""
 
-    def __init__(self, plan: CheckPlan, track: CheckTrack, jitter: float) -> None:
+    def __init__(self, plan: CheckPlan, track: CheckTrack, beat_s: float) -> None:
         self.plan = plan
         self.track = track
-        #: The share of its period by which this check starts early on this node, always the same.
-        self.jitter = jitter
+        #: Where its beat lies on this node, in seconds, always the same.
+        self.beat_s = beat_s
         self.bell = asyncio.Event()
         self.duration_s: float | None = None
         self.logged: str | None = None
@@ -89,7 +89,7 @@ class Runner:
         self._threads = CheckThreads()
         self._teller = Teller(self._tell)
         self._lanes = {
-            id_: _Lane(plan, CheckTrack(plan, profile.hash, part_of), jitter_of(node, id_))
+            id_: _Lane(plan, CheckTrack(plan, profile.hash, part_of), beat_of(node, id_))
             for id_, plan in plan_all(checks, profile.profile).items()
         }
         now_mono_s = sources.clock.mono_s()
@@ -237,12 +237,13 @@ class Runner:
 
     async def _rest(self, lane: _Lane, started_mono_s: float) -> bool:
         """Wait for the next run; whether an event ended the wait."""
-        period_s = lane.plan.period_s * (1 - lane.jitter)
+        due_mono_s = next_beat_s(lane.beat_s, lane.plan.period_s, started_mono_s)
         if lane.track.any_unknown and lane.plan.check.needs_interval_s > 0:
             # Most likely only a baseline has been taken: the second sample must not wait for a whole period.
-            period_s = min(period_s, lane.plan.check.needs_interval_s)
-        elapsed_s = self._sources.clock.mono_s() - started_mono_s
-        delay_s = self._delay_s(lane, max(MIN_GAP_S, period_s - max(0.0, elapsed_s)))
+            due_mono_s = min(due_mono_s, started_mono_s + lane.plan.check.needs_interval_s)
+        # A clock that has been set back must not make it wait for longer.
+        left_s = min(due_mono_s - self._sources.clock.mono_s(), (1 + SKIPPED_SHARE) * lane.plan.period_s)
+        delay_s = self._delay_s(lane, max(MIN_GAP_S, left_s))
         try:
             async with asyncio.timeout(delay_s):  # wait_for of Python 3.11 loses a cancellation at times
                 await lane.bell.wait()

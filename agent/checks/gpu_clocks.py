@@ -59,15 +59,19 @@ class ClockLimits(Limits):
     source="nvmlDeviceGetClockInfo(SM), MaxClockInfo, ApplicationsClock, UtilizationRates, event reasons",
     serving_class=ServingClass.SOFT,
     limits=ClockLimits,
-    period_s=10.0,
-    fail_for_s=20.0,
+    period_s=30.0,
+    fail_for_s=30.0,
     skip=no_gpus,
     action=_HELD,
 )
 def gpu_clocks(sources: Sources, profile: NodeProfile, limits: ClockLimits) -> Iterator[Finding]:
     """A GPU must offer its clock, have no application clock below it, and reach it under load."""
     yield from judge_readings(
-        sources, profile, NvmlGroup.POWER, lambda slot, now: _judge(slot, sources, profile, now, limits)
+        sources,
+        profile,
+        NvmlGroup.POWER,
+        lambda slot, now: _judge(slot, sources, profile, now, limits),
+        NvmlGroup.ECC,
     )
 
 

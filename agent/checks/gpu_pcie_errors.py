@@ -80,7 +80,7 @@ class Growth:
     source="nvmlDeviceGetPcieReplayCounter, fields 173-180, aer_dev_* in sysfs: growth in the window",
     serving_class=ServingClass.SOFT,
     limits=PcieErrorLimits,
-    period_s=10.0,
+    period_s=30.0,
     # As long as the window: one burst has left the window by then, so only errors that go on are confirmed.
     fail_for_s=60.0,
     clear_for_s=60.0,
@@ -92,7 +92,11 @@ class Growth:
 def gpu_pcie_errors(sources: Sources, profile: NodeProfile, limits: PcieErrorLimits) -> Iterator[Finding]:
     """Errors that the link repairs may not exceed its rate; any that it does not repair are a failure."""
     yield from judge_readings(
-        sources, profile, NvmlGroup.PCIE, lambda slot, now: _judge(slot, sources, now, limits)
+        sources,
+        profile,
+        NvmlGroup.PCIE,
+        lambda slot, now: _judge(slot, sources, now, limits),
+        *((NvmlGroup.PCIE_ERRORS,) if limits.error_counters else ()),
     )
 
 

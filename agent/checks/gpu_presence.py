@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from agent.checks import advice
-from agent.checks.gpus import GpuSlot, no_gpus, plausible_c, read, slots, twice
+from agent.checks.gpus import GpuSlot, expect, no_gpus, plausible_c, read, slots, twice
 from agent.checks.pci import normal_address
 from agent.checks.registry import Limits, check, unknown
 from agent.errors import DeviceAbsent, DeviceLost, SourceError
@@ -101,7 +101,9 @@ def _is_gpu(sources: Sources, path: str) -> bool:
 )
 def gpu_lost(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Every GPU of the profile must be listed, must answer a simple question and must be on the PCI bus."""
-    for slot in slots(sources, profile):
+    found = slots(sources, profile)
+    expect(sources, found, NvmlGroup.THERMAL)
+    for slot in found:
         try:
             answer = _answers(sources, slot)
         except (DeviceLost, DeviceAbsent) as cause:

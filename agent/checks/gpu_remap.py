@@ -72,7 +72,7 @@ def gpu_remap(sources: Sources, profile: NodeProfile, limits: RemapLimits) -> It
         banks = count_of(read(sources, slot, NvmlGroup.ECC), "remap_banks_none")
         return _judge_wear(slot, rows, banks, limits)
 
-    yield from judge_readings(sources, profile, NvmlGroup.MEMORY, judge)
+    yield from judge_readings(sources, profile, NvmlGroup.MEMORY, judge, NvmlGroup.ECC)
 
 
 def _judge_wear(slot: GpuSlot, rows: int, banks: int, limits: RemapLimits) -> Finding:

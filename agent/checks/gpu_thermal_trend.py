@@ -103,6 +103,7 @@ def gpu_thermal_trend(sources: Sources, profile: NodeProfile, limits: TrendLimit
         profile,
         NvmlGroup.THERMAL,
         lambda slot, now: _judge(slot, sources, now, profile.gpus.slowdown_c, limits),
+        NvmlGroup.POWER,
     )
 
 

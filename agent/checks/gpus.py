@@ -189,7 +189,20 @@ def judge_slots(found: Sequence[GpuSlot], judge: Callable[[GpuSlot], Finding]) -
 
 
 def judge_readings(
-    sources: Sources, profile: NodeProfile, group: NvmlGroup, judge: Callable[[GpuSlot, GpuReading], Finding]
+    sources: Sources,
+    profile: NodeProfile,
+    group: NvmlGroup,
+    judge: Callable[[GpuSlot, GpuReading], Finding],
+    *besides: NvmlGroup,
 ) -> Iterator[Finding]:
-    """Judge one group of values of every slot."""
-    return judge_slots(slots(sources, profile), lambda slot: judge(slot, read(sources, slot, group)))
+    """Judge one group of values of every slot; `besides` are groups that `judge` reads of each slot too."""
+    found = slots(sources, profile)
+    expect(sources, found, group, *besides)
+    return judge_slots(found, lambda slot: judge(slot, read(sources, slot, group)))
+
+
+def expect(sources: Sources, found: Sequence[GpuSlot], *groups: NvmlGroup) -> None:
+    """Let NVML read these groups of all slots in one go, before they are judged one by one."""
+    uuids = [slot.identity.uuid for slot in found if slot.problem is None and slot.identity is not None]
+    for group in groups:
+        sources.nvml.expect([uuid for uuid in uuids if uuid is not None], group)

@@ -48,7 +48,7 @@ class ErrorLimits(Limits):
     serving_class=ServingClass.SOFT,
     limits=ErrorLimits,
     # The three fields of 18 links take 50 ms of the driver's time on each H200.
-    period_s=30.0,
+    period_s=60.0,
     deadline_s=10.0,
     # As long as the window: one burst has left the window by then, so only errors that go on are confirmed.
     fail_for_s=60.0,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.checks import advice
-from agent.checks.gpus import GpuSlot, judge_slots, mask_of, no_gpus, read, slots
+from agent.checks.gpus import GpuSlot, expect, judge_slots, mask_of, no_gpus, read, slots
 from agent.checks.nvlink_domains import domain_of
 from agent.checks.registry import Limits, check
 from agent.errors import ParseError, SourceError
@@ -99,6 +99,7 @@ def no_fabric(profile: NodeProfile) -> str | None:
 def nvlink_fabric(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Each GPU must be registered with success, in one clique with its domain, and in no ill health."""
     found = slots(sources, profile)
+    expect(sources, found, NvmlGroup.FABRIC)
     readings = {slot.number: _reading(sources, slot) for slot in found}
     cliques = {number: clique for number, now in readings.items() if (clique := _clique(now)) is not None}
 

@@ -52,10 +52,10 @@ def _skip(profile: NodeProfile) -> str | None:
     title="Places of GPUs and NICs",
     source="/sys/bus/pci/devices/*: link, numa_node; nvmlDeviceGetTopologyCommonAncestor",
     serving_class=ServingClass.SOFT,
-    period_s=60.0,
+    period_s=300.0,
     deadline_s=15.0,
-    fail_for_s=60.0,
-    unknown_for_s=300.0,
+    fail_for_s=300.0,
+    unknown_for_s=900.0,
     skip=_skip,
     action=_MOVED,
 )

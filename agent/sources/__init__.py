@@ -67,6 +67,9 @@ class Nvml(Protocol):
     def read(self, uuid: str, group: NvmlGroup) -> GpuReading:
         """One group of one GPU. Raises DeviceAbsent, DeviceLost, SourceTimeout, SourceUnavailable."""
 
+    def expect(self, uuids: Sequence[str], group: NvmlGroup) -> None:
+        """Say that this group of these GPUs is about to be read: a source may read all in one go."""
+
 
 @dataclass(frozen=True, slots=True)
 class LinkInfo:

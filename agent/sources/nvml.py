@@ -34,8 +34,9 @@ from agent.sources.nvml_share import SharedReads
 
 #: -P: a file of the working directory must not shadow a module of this privileged process.
 CHILD_ARGV = (sys.executable, "-P", "-m", "agent.sources.nvml_child")
-#: Checks that read the same values within this time share one reading. Far below every check's period.
-SHARE_S = 0.05
+#: Checks that read the same values within this time share one reading: those that run at the same beat, of
+#: which the last comes to its turn when NVML has answered all others. Far below every check's period.
+SHARE_S = 0.2
 
 Key = tuple[str, NvmlGroup]
 #: Keys of what is shared besides groups of values: the system and the inventory.
@@ -78,6 +79,7 @@ class NvmlProcess(Nvml):
             reaper,
             mono_s,
         )
+        self._shares = share_s > 0
         self._groups: SharedReads[Key] = SharedReads(share_s, mono_s)
         self._node: SharedReads[str] = SharedReads(share_s, mono_s)
         self._roster_lock = threading.Lock()
@@ -107,6 +109,14 @@ class NvmlProcess(Nvml):
         """
         answers = self._groups.get([(uuid, group) for group in groups], self._read_groups)
         return {group: _reading(uuid, group, answer) for (_, group), answer in answers.items()}
+
+    def expect(self, uuids: Sequence[str], group: NvmlGroup) -> None:
+        """Read the group of all these GPUs in one go; each `read` that follows shares its part.
+
+        One by one each GPU would cost two switches between processes. Pairs of GPUs are asked one by one.
+        """
+        if self._shares and group is not NvmlGroup.PEERS:
+            self._groups.get([(uuid, group) for uuid in uuids], self._read_groups)
 
     def fresh(self) -> None:
         """Hand out nothing that was read before now: something has happened that a new reading must show."""

@@ -78,6 +78,9 @@ class ReplayNvml:
         gone = sum(self._stage.part("identity", "nvml", "gpus", str(i)) is None for i in places)
         return SystemReading(**{**values, "device_count": max(0, values["device_count"] - gone)})
 
+    def expect(self, uuids: Sequence[str], group: NvmlGroup) -> None:
+        """Nothing is gained by reading ahead here."""
+
     def inventory(self) -> Sequence[GpuIdentity]:
         """Every GPU in PCI bus order."""
         self._system_values()

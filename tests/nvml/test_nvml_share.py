@@ -127,7 +127,7 @@ def test_checks_that_read_the_same_make_one_call(start: Start, node: NvmlFile) -
     assert nvml.inventory() is nvml.inventory()
     nvml.fresh()
     assert nvml.read(UUID, NvmlGroup.THERMAL).mono_s > readings[0].mono_s
-    assert SHARE_S <= 0.05
+    assert SHARE_S <= 0.2
 
 
 def test_an_error_is_shared_too_and_everybody_has_his_own(start: Start, node: NvmlFile) -> None:

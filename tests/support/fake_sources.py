@@ -112,6 +112,9 @@ class FakeNvml:
         self.reads.add("nvml.system")
         return SystemReading(**_given(nvml["system"], "nvml.system"))
 
+    def expect(self, uuids: Sequence[str], group: NvmlGroup) -> None:
+        pass
+
     def inventory(self) -> Sequence[GpuIdentity]:
         nvml = _given(self.node["nvml"], "nvml")
         self.reads.add("nvml.gpus")
