@@ -66,6 +66,8 @@ async def exchange(
             raise Unreachable(f"{origin}: {reason(cause)}") from None
     except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as cause:
         raise Unreachable(f"{origin}: {reason(cause)}") from None
+    if client.is_closed:
+        raise SourceUnavailable(f"{origin}: the client was closed while it asked")
     try:
         return await _follow(client, origin, method, path, headers, sent)
     except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as cause:

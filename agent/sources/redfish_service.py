@@ -21,6 +21,7 @@ from agent.errors import DeviceAbsent, ParseError, SourceError, SourceTimeout, S
 from agent.sources.nvml_cooldown import Cooldown
 from agent.sources.redfish_credentials import Credentials
 from agent.sources.redfish_http import Answer, Overloaded, Unreachable, exchange, parse_document, valid_path
+from agent.sources.redfish_loop import Connections
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"
 #: Checks that run at about the same time share a reading; it is never older than this, and less than the ten
@@ -31,7 +32,10 @@ MAX_CACHED = 2000
 UNREACHABLE_REST_S = 15.0
 OVERLOADED_REST_S = 15.0
 SLOW_REST_S = 30.0
+FORBIDDEN_REST_S = 60.0
 REFUSED_REST_S = 300.0
+#: A session this young has not expired: a 401 is about the document, and another session would not help.
+YOUNG_SESSION_S = 30.0
 #: Documents in a row that have not come in time before the whole service is left alone.
 SLOW_IN_A_ROW = 2
 #: Why the whole service is left alone; a single document's rest has the name of its path.
@@ -57,10 +61,13 @@ class RedfishService:
         self._rests = Cooldown(mono_s)
         self._cache: dict[str, tuple[float, dict[str, Any]]] = {}
         self._client: httpx.AsyncClient | None = None
+        self._connections = Connections()
         self._context: ssl.SSLContext | bool = False
         self._credentials: Credentials | None = None
         self._token: str | None = None
         self._session: str | None = None
+        self._session_s = 0.0
+        self._closed = False
         self._basic = False
         self._slow_in_a_row = 0
 
@@ -72,13 +79,16 @@ class RedfishService:
         asked = False
         try:
             async with asyncio.timeout(self.endpoint.deadline_s), self._lock:
+                if self._closed:
+                    raise self._gone()
                 known = self._cached(path)
                 if known is not None:
                     return known
                 await self._use(credentials, context)
                 self._refuse_at_rest(path)
                 asked = True
-                document = await self._document(path)
+                with self._connections.noting():
+                    document = await self._document(path)
         except TimeoutError:
             late = SourceTimeout(f"{self._origin}{path}: no answer in {self.endpoint.deadline_s:g} s")
             if asked:
@@ -93,6 +103,7 @@ class RedfishService:
 
     async def close(self) -> None:
         """End the session, if the service can be reached at all, and drop the connection."""
+        self._closed = True
         try:
             resting = any(self._rests.why_not(name) for name in _WHOLE_SERVICE)
             if self._client and self._token and self._session and not resting:
@@ -103,6 +114,7 @@ class RedfishService:
         finally:
             self._token = None
             await self._drop_connection()
+            self._connections.cut()
 
     def _cached(self, path: str) -> dict[str, Any] | None:
         found = self._cache.get(path)
@@ -120,8 +132,8 @@ class RedfishService:
             self._client = httpx.AsyncClient(
                 verify=context,
                 trust_env=False,
-                # The deadline of get() bounds all of it. Connecting has its own: cut off from outside in the
-                # middle of a handshake, it would leave its socket open.
+                # The deadline of get() bounds all of it. Connecting has its own, so that a service which
+                # cannot be reached is told from a document that is slow.
                 timeout=httpx.Timeout(None, connect=CONNECT_SHARE * self.endpoint.deadline_s),
                 limits=httpx.Limits(max_connections=1, keepalive_expiry=30.0),
                 headers={"Accept": "application/json", "Accept-Encoding": "identity", "OData-Version": "4.0"},
@@ -140,7 +152,7 @@ class RedfishService:
 
     async def _document(self, path: str) -> dict[str, Any]:
         """Read a document; a session that has ended is opened again, once."""
-        had_session = self._token is not None
+        had_session = self._token is not None and self._mono_s() - self._session_s >= YOUNG_SESSION_S
         answer = await self._ask(path)
         if answer.status == 401 and had_session:
             self._token = None
@@ -151,22 +163,30 @@ class RedfishService:
         if answer.status in (404, 410):
             raise DeviceAbsent(f"{where}: not there")
         if answer.status in (401, 403):
-            raise self._no_access(where, answer.status)
+            raise self._no_access(path, answer.status)
         if answer.status in (429, 503):
             raise Overloaded(f"{where}: HTTP {answer.status}, cannot answer now")
         raise SourceUnavailable(f"{where}: HTTP {answer.status}")
 
-    def _no_access(self, where: str, status: int) -> SourceError:
+    def _no_access(self, path: str, status: int) -> SourceError:
+        where = f"{self._origin}{path}"
         if self._credentials is None:
             return SourceUnavailable(f"{where}: HTTP {status}; set credentials_file of this service")
         if self._basic and status == 401:
             return LoginRefused(f"{self._origin}: refuses user and password of the credentials file")
-        return SourceUnavailable(f"{where}: HTTP {status}; the account may not read this")
+        refused = SourceUnavailable(f"{where}: HTTP {status}; the account may not read this")
+        if status == 401:  # each further try could cost another session, and a service has few
+            self._rests.failed(path, refused, FORBIDDEN_REST_S)
+        return refused
+
+    def _gone(self) -> SourceError:
+        return SourceUnavailable(f"{self._origin}: the profile names another service now, or none")
 
     async def _ask(self, path: str) -> Answer:
         if self._credentials is not None and self._token is None and not self._basic:
             await self._log_in(self._credentials)
-        assert self._client is not None
+        if self._client is None:  # closed meanwhile
+            raise self._gone()
         return await exchange(self._client, self._origin, "GET", path, self._headers())
 
     def _headers(self) -> dict[str, str]:
@@ -197,7 +217,7 @@ class RedfishService:
         if not _TOKEN.fullmatch(token):
             raise ParseError(f"{self._origin}: login: the answer has no usable X-Auth-Token")
         self._token = token
-        self._session = _session_path(self._origin, answer)
+        self._session, self._session_s = _session_path(self._origin, answer), self._mono_s()
 
     def _worked(self, path: str, document: dict[str, Any]) -> None:
         if len(self._cache) >= MAX_CACHED:

@@ -13,6 +13,7 @@ from redfish_server import PASSWORD, SESSIONS, USER, Certificates, RedfishServer
 
 from agent.bmc_profile import RedfishEndpoint
 from agent.errors import DeviceAbsent, ParseError, SourceError, SourceTimeout, SourceUnavailable
+from agent.sources import redfish, redfish_service
 from agent.sources.redfish import RedfishClient
 
 SYSTEM = "/redfish/v1/Systems/1"
@@ -113,6 +114,36 @@ def test_a_session_that_expired_is_opened_again_once(
     clock.now_s += 60
     assert client.get("node", endpoint, SYSTEM)["Id"] == "1"
     assert server.asked(SESSIONS, "POST") == 2
+
+
+def test_a_document_that_answers_401_for_good_does_not_use_up_the_sessions(
+    client: RedfishClient, clock: Clock, server: RedfishServer, endpoint: RedfishEndpoint
+) -> None:
+    """Some services say 401 where they mean 403; they have room for a few sessions alone."""
+    server.behave[SYSTEM] = "unauthorized"
+    for _ in range(60):
+        clock.now_s += 10
+        assert client.get("node", endpoint, ROOT)["Id"] == "RootService"
+        assert "may not read this" in str(_refused(client, endpoint))
+    assert server.asked(SESSIONS, "POST") <= 6
+    assert server.asked(SYSTEM) <= 12
+
+
+def test_another_endpoint_while_one_is_asked_is_no_crash(
+    client: RedfishClient, server: RedfishServer, endpoint: RedfishEndpoint
+) -> None:
+    client.get("node", endpoint, ROOT)
+    server.behave[SYSTEM] = "hang"
+    errors: list[SourceError] = []
+    waiting = threading.Thread(target=lambda: errors.append(_refused(client, endpoint)))
+    waiting.start()
+    end_s = time.monotonic() + 10
+    while not server.asked(SYSTEM) and time.monotonic() < end_s:
+        time.sleep(0.01)
+    changed = endpoint.model_copy(update={"deadline_s": 9.0})
+    assert client.get("node", changed, ROOT)["Id"] == "RootService"
+    waiting.join(30)
+    assert len(errors) == 1
 
 
 def test_a_wrong_password_is_tried_once_until_the_file_changes(
@@ -337,6 +368,64 @@ def test_closing_waits_for_no_dead_bmc(endpoint: RedfishEndpoint) -> None:
         waiting.join(10)
         connection.close()
         assert not waiting.is_alive()
+
+
+def _hung_up(connection: socket.socket) -> bool:
+    """Whether the other side has closed it, after whatever it sent."""
+    connection.settimeout(10)
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_a_handshake_that_is_cut_off_leaves_no_connection(
+    client: RedfishClient, endpoint: RedfishEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        redfish_service, "CONNECT_SHARE", 20.0
+    )  # so that the deadline of the whole comes first
+    with _dead() as listener:
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        dead = endpoint.model_copy(update={"url": url, "deadline_s": 1.0})
+        assert isinstance(_refused(client, dead), SourceTimeout)
+        listener.settimeout(10)
+        connection, _ = listener.accept()
+        with connection:
+            assert _hung_up(connection)
+
+
+def test_closing_in_the_middle_of_a_handshake_leaves_no_connection(endpoint: RedfishEndpoint) -> None:
+    client = RedfishClient()
+    with _dead() as listener:
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        dead = endpoint.model_copy(update={"url": url, "deadline_s": 60.0})
+        waiting = threading.Thread(target=lambda: _refused(client, dead))
+        waiting.start()
+        listener.settimeout(10)
+        connection, _ = listener.accept()
+        with connection:
+            client.close()
+            assert _hung_up(connection)
+        waiting.join(10)
+
+
+def test_a_service_that_hangs_at_the_end_of_the_session_is_left(
+    server: RedfishServer, endpoint: RedfishEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redfish, "CLOSE_S", 0.5)
+    client = RedfishClient()
+    client.get("node", endpoint, SYSTEM)
+    (session,) = server.tokens.values()
+    server.behave[session] = "hang"
+    began_s = time.monotonic()
+    client.close()
+    assert time.monotonic() - began_s < 5
+    assert server.asked(session, "DELETE") == 1
 
 
 def test_a_client_that_was_never_used_closes() -> None:

@@ -171,6 +171,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         owner = self.server.owner
         owner.seen.append(("DELETE", self.path))
+        how = owner.behave.get(self.path)
+        if how is not None and self._misbehave(how):
+            return
         if owner.tokens.get(self.headers.get("X-Auth-Token", "")) == self.path:
             del owner.tokens[self.headers["X-Auth-Token"]]
             self.send_response(204)
@@ -225,6 +228,7 @@ _PLAIN: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "error": (500, b"{}", {}),
     "busy": (503, b"{}", {"Retry-After": "30"}),
     "forbidden": (403, b"{}", {}),
+    "unauthorized": (401, b"{}", {}),
     "garbage": (200, b"<html>login</html>", {}),
     "nan": (200, b'{"Reading": NaN}', {}),
     "deep": (200, b"[" * 100_000, {}),
