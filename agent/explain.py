@@ -87,8 +87,19 @@ class Explainer:
         if check is None:
             return action
         if Verdict.UNKNOWN in (result.verdict, result.raw_verdict):
-            return Action(hint=f"Find out why this cannot be read: {check.source}.")
+            return Action(hint=_missing_evidence(check))
         return check.action
+
+
+def _missing_evidence(check: Check) -> str:
+    """What brings the evidence, or which key of the profile settles that this machine does not have it."""
+    find = f"Find out why this cannot be read: {check.source}."
+    if check.if_unreadable:
+        return f"{find} {check.if_unreadable}"
+    if not check.waivable:
+        return find
+    key = f"checks: {{{check.id}: {{enabled: false}}}}"
+    return f"{find} Where a machine cannot tell it at all, the profile leaves it out: {key}."
 
 
 def effect_to_dict(effect: Effect) -> dict[str, Any]:

@@ -71,9 +71,12 @@ class Check:
     skip: SkipRule | None
     action: Action
     source: str
+    #: What to do where the evidence cannot be had, naming the key of the profile that settles it.
+    if_unreadable: str = ""
 
 
 REGISTRY: dict[str, Check] = {}
+_WAIT = Action(hint="Wait for the next sample: growth is judged from two.")
 F = TypeVar("F", bound=CheckFunction)
 
 
@@ -99,6 +102,7 @@ def check(
     triggers: Iterable[str] = (),
     skip: SkipRule | None = None,
     action: Action = NO_ACTION,
+    if_unreadable: str = "",
 ) -> Callable[[F], F]:
     """Register a check function; `source` names the kernel file or NVML call that it judges."""
 
@@ -127,6 +131,7 @@ def check(
             skip=skip,
             action=action,
             source=source,
+            if_unreadable=if_unreadable,
         )
         return function
 
@@ -144,8 +149,10 @@ def load_all() -> dict[str, Check]:
 
 def unknown(subject: str, cause: SourceError) -> Finding:
     """The UNKNOWN finding for one subject whose source failed; the others of the check go on."""
-    hint = "baseline taken, a second sample is needed" if isinstance(cause, BaselineOnly) else str(cause)
-    return Finding(subject, Verdict.UNKNOWN, hint)
+    if isinstance(cause, BaselineOnly):
+        text = "baseline taken, a second sample is needed"
+        return Finding(subject, Verdict.UNKNOWN, text, action=_WAIT)
+    return Finding(subject, Verdict.UNKNOWN, str(cause))
 
 
 def each(subjects: Iterable[tuple[str, Any]], judge: Callable[[str, Any], Finding]) -> Iterator[Finding]:

@@ -100,7 +100,17 @@ def test_what_is_explained_is_what_the_gate_judges(
 def test_missing_evidence_says_what_would_bring_it() -> None:
     check = make_check("c", source="/dev/kmsg")
     view = result_view(result("c", "node", U), Explainer(loaded(), {"c": check}))
-    assert view["action"]["hint"] == "Find out why this cannot be read: /dev/kmsg."
+    leave_out = (
+        "Where a machine cannot tell it at all, the profile leaves it out: checks: {c: {enabled: false}}."
+    )
+    assert view["action"]["hint"] == f"Find out why this cannot be read: /dev/kmsg. {leave_out}"
+    keyed = make_check("c", source="/dev/kmsg", if_unreadable="Set x.y in the profile.")
+    hint = result_view(result("c", "node", U), Explainer(loaded(), {"c": keyed}))["action"]["hint"]
+    assert hint == "Find out why this cannot be read: /dev/kmsg. Set x.y in the profile."
+    # What no waiver covers is not to be switched off either: no such advice.
+    vital = make_check("c", source="NVML", waivable=False)
+    hint = result_view(result("c", "node", U), Explainer(loaded(), {"c": vital}))["action"]["hint"]
+    assert hint == "Find out why this cannot be read: NVML."
     assert result_view(result("c", "node", P), Explainer(loaded(), {"c": check}))["action"]["hint"] == ""
 
 
