@@ -61,7 +61,8 @@ def _entry(table: str, row: sqlite3.Row) -> dict[str, Any]:
     if "check_id" in entry:
         entry["check"] = entry.pop("check_id")
     if "evidence" in entry:
-        entry["evidence"] = json.loads(entry["evidence"])
+        with contextlib.suppress(ParseError):  # what cannot be read is shown as it stands
+            entry["evidence"] = _parsed(entry["evidence"])
     return entry
 
 
@@ -88,8 +89,8 @@ def read_latest(path: Path, boot_id: str) -> list[Result]:
     """The newest result of every check and subject on this boot."""
     results = []
     for _, text in _latest(path, boot_id):
-        with contextlib.suppress(ParseError, ValueError):  # of an older nodegate: it will be measured anew
-            results.append(result_from_dict(json.loads(text)))
+        with contextlib.suppress(ParseError):  # of an older nodegate: it will be measured anew
+            results.append(result_from_dict(_parsed(text)))
     return results
 
 
@@ -97,8 +98,8 @@ def read_memories(path: Path, boot_id: str, now_mono_s: float) -> dict[ResultKey
     """What is to be remembered of each subject on this boot; what cannot be read or is yet to come is not."""
     memories = {}
     for key, text in _latest(path, boot_id):
-        with contextlib.suppress(ParseError, ValueError, AttributeError):
-            memory = memory_from_dict(json.loads(text).get("memory"), now_mono_s)
+        with contextlib.suppress(ParseError, AttributeError):
+            memory = memory_from_dict(_parsed(text).get("memory"), now_mono_s)
             if memory is not None:
                 memories[key] = memory
     return memories
@@ -110,9 +111,17 @@ def read_state(path: Path, name: str, boot_id: str) -> object:
         sql = "SELECT value FROM memory WHERE boot_id = ? AND name = ?"
         row = connection.execute(sql, (boot_id, name)).fetchone()
     try:
-        return None if row is None else json.loads(row["value"])
-    except ValueError:
+        return None if row is None else _parsed(row["value"])
+    except ParseError:
         return None
+
+
+def _parsed(text: Any) -> Any:
+    """The JSON value of a stored text. Raises ParseError."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as cause:
+        raise ParseError(f"not stored JSON: {type(cause).__name__}") from cause
 
 
 def _latest(path: Path, boot_id: str) -> list[tuple[ResultKey, str]]:

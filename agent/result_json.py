@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,17 +59,23 @@ def result_from_dict(data: Mapping[str, Any]) -> Result:
             verdict=Verdict(data["verdict"]),
             raw_verdict=Verdict(data["raw_verdict"]),
             serving_class=ServingClass(data["serving_class"]),
-            measured_mono_s=float(data["measured_mono_s"]),
-            first_seen_s=float(data["first_seen_s"]),
-            valid_for_s=float(data["valid_for_s"]),
+            measured_mono_s=_seconds(data["measured_mono_s"]),
+            first_seen_s=_seconds(data["first_seen_s"]),
+            valid_for_s=_seconds(data["valid_for_s"]),
             carried=bool(data["carried"]),
             waived=bool(data["waived"]),
             shadow=bool(data.get("shadow", False)),
             times=int(data.get("times", 0)),
             part=str(data.get("part", "")),
         )
-    except (KeyError, IndexError, TypeError, ValueError) as cause:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as cause:
         raise ParseError(f"not a stored result: {type(cause).__name__}: {cause}") from cause
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ParseError("a stored time is no number")
+    return float(value)
 
 
 def _finding(data: Mapping[str, Any]) -> Finding:

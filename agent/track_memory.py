@@ -96,7 +96,7 @@ def memory_from_dict(data: object, now_mono_s: float) -> SubjectMemory | None:
             unknown_since_mono_s=_maybe_past(data["unknown_since_mono_s"], now_mono_s),
             run=ClassRun(since, readings),
         )
-    except (KeyError, TypeError, ValueError) as cause:
+    except (KeyError, TypeError, ValueError, OverflowError) as cause:
         raise ParseError(f"not a stored memory: {type(cause).__name__}: {cause}") from cause
 
 

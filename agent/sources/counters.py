@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.errors import BaselineOnly, ParseError
+from agent.sources.book_room import Room
 
 #: Samples kept of one counter for one window; what comes closer replaces the newest.
 MOST_SAMPLES = 240
@@ -66,6 +67,7 @@ class CounterBook:
         """Start with no baselines."""
         self._lock = threading.Lock()
         self._counters: dict[str, _Counter] = {}
+        self._room = Room()
 
     def delta(
         self, name: str, value: int, now_mono_s: float, window_s: float = 60.0, *, bits: int | None = None
@@ -102,6 +104,8 @@ class CounterBook:
         known = self._counters.get(name)
         if known is not None and (bits is not None or known.wrapped):
             value = self._unwrapped(known, value, bits)
+        if known is None:
+            self._room.make(self._counters, lambda counter: counter.samples[-1][0], now_mono_s)
         if known is None or value < known.samples[-1][1]:
             self._counters[name] = _Counter(value, deque([(now_mono_s, value)]))
             raise BaselineOnly(f"first sample of {name}")
@@ -147,6 +151,13 @@ class CounterBook:
             self._counters = {**restored, **self._counters}
 
 
+def _finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number that no float holds
+        return False
+
+
 def _restored(entry: object, now_mono_s: float) -> _Counter:
     """One counter of a stored book. Raises ParseError."""
     if not isinstance(entry, list) or len(entry) != 6:
@@ -154,7 +165,7 @@ def _restored(entry: object, now_mono_s: float) -> _Counter:
     if any(isinstance(part, bool) or not isinstance(part, int | float) for part in entry):
         raise ParseError("a stored counter holds what is no number")
     baseline, wrapped, first_s, first, last_s, last = entry
-    if not (math.isfinite(first_s) and math.isfinite(last_s) and first_s <= last_s <= now_mono_s):
+    if not (_finite(first_s) and _finite(last_s) and first_s <= last_s <= now_mono_s):
         raise ParseError("a stored counter has a sample that is yet to come")
     if not all(isinstance(part, int) for part in (baseline, wrapped, first, last)) or first > last:
         raise ParseError("a stored counter does not fit together")

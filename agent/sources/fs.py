@@ -14,7 +14,8 @@ from agent.errors import DeviceAbsent, ParseError, SourceError, SourceUnavailabl
 from agent.sources.fs_kept import KeptFiles
 
 #: A device that is pulled while its attribute is read answers ENODEV or ENXIO rather than ENOENT.
-_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ENAMETOOLONG})
+#: A process or thread that ends between open and read of its file answers ESRCH.
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ENAMETOOLONG, errno.ESRCH})
 _LIMIT_B = 1 << 20
 #: Only here does one read from offset 0 give the value of now, and is a lost device an error of the read.
 _KEPT_UNDER = "sys/"

@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from agent.errors import BaselineOnly
+from agent.sources.book_room import Room
 
 #: No check needs more: at one sample in two seconds this is over two hours.
 MOST_SAMPLES = 4096
@@ -70,11 +71,18 @@ class SeriesBook:
         """Start with no samples."""
         self._lock = threading.Lock()
         self._samples: dict[str, deque[Sample]] = {}
-        self._first: dict[str, Sample] = {}
+        #: By name the first sample, and when the name was last asked for.
+        self._first: dict[str, tuple[Sample, float]] = {}
+        self._rooms = Room(), Room()
+
+    def __len__(self) -> int:
+        return len(self._samples) + len(self._first)
 
     def record(self, name: str, value: float, now_mono_s: float, window_s: float) -> Series:
         """Add a sample; what is known of the last `window_s` seconds. Time that goes back starts anew."""
         with self._lock:
+            if name not in self._samples:
+                self._rooms[0].make(self._samples, lambda known: known[-1].mono_s, now_mono_s)
             samples = self._samples.setdefault(name, deque(maxlen=MOST_SAMPLES))
             if samples and now_mono_s < samples[-1].mono_s:
                 samples.clear()
@@ -88,4 +96,8 @@ class SeriesBook:
     def first(self, name: str, value: float, now_mono_s: float) -> Sample:
         """The first sample that was ever given under this name, which is this one at the first time."""
         with self._lock:
-            return self._first.setdefault(name, Sample(now_mono_s, value))
+            if name not in self._first:
+                self._rooms[1].make(self._first, lambda known: known[1], now_mono_s)
+            first = self._first[name][0] if name in self._first else Sample(now_mono_s, value)
+            self._first[name] = first, now_mono_s
+            return first

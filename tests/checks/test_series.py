@@ -5,6 +5,7 @@ import pytest
 from agent.checks.dips import flag_dips, growth_dips, level_dips, rhythm
 from agent.checks.gpu_pcie_errors import aer_total
 from agent.errors import BaselineOnly, ParseError
+from agent.sources.book_room import FEW
 from agent.sources.series import MOST_SAMPLES, Sample, Series, SeriesBook
 
 
@@ -96,3 +97,13 @@ def test_garbled_aer_counters_are_refused(text: str) -> None:
 
 def test_the_total_is_found_among_the_lines() -> None:
     assert aer_total("RxErr 3\nBadTLP 0\nTOTAL_ERR_COR 72\n", "TOTAL_ERR_COR") == 72
+
+
+def test_names_of_engines_that_are_gone_do_not_fill_the_book() -> None:
+    book = SeriesBook()
+    for hour in range(60):
+        assert book.first("stays", float(hour), hour * 3600.0).value == 0.0
+        for pid in range(400):
+            book.record(f"engine/{hour}/{pid}", 1.0, hour * 3600.0, 60.0)
+            book.first(f"engine/{hour}/{pid}", 1.0, hour * 3600.0)
+        assert len(book) <= 2 * (FEW + 1)

@@ -22,6 +22,7 @@ from agent.errors import ConfigError, ParseError, SourceUnavailable
 from agent.journal import Journal, Retention
 from agent.model import Action, ActionKind, Finding, Result, ServingClass, Verdict
 from agent.result_json import result_from_dict, result_to_dict
+from agent.track_memory import SubjectMemory, memory_from_dict
 
 P, F, U = Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN
 
@@ -125,6 +126,45 @@ def test_latest_is_not_written_at_every_run(journal: Journal) -> None:
     journal.record_latest(snapshot(result("c", "gpu0", F)))
     assert journal.flush()
     assert [r.verdict for r in journal.last_results(BOOT)] == [P]
+
+
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.parametrize(
+    "garbled",
+    ["[" * 100_000, "7", '"x"', "", "\x00", 7, b"\xff", "NaN", "{}", '{"memory": [1]}']
+    + [
+        json.dumps(result_to_dict(result("a.b", "gpu3", F)) | {key: 0.25}).replace("0.25", value)
+        for key in ("measured_mono_s", "first_seen_s", "valid_for_s", "times")
+        for value in (HUGE, "NaN", "Infinity", "[]", "true")
+        if key != "times" or value not in (HUGE, "true")
+    ],
+    ids=lambda text: str(text)[-24:],
+)
+def test_a_garbled_row_costs_that_row_alone(journal: Journal, path: Path, garbled: object) -> None:
+    change_ = change(subject="gpu1")
+    journal.record_changes([change_, change(subject="gpu2")], BOOT)
+    journal.record_state("counters", {}, BOOT)
+    assert journal.flush()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE latest SET result = ? WHERE subject = 'gpu2'", (garbled,))
+        connection.execute("UPDATE memory SET value = ?", (garbled,))
+        connection.execute("UPDATE changes SET evidence = ? WHERE subject = 'gpu2'", (garbled,))
+    connection.close()
+    assert change_.after in journal.last_results(BOOT)
+    assert {each.subject for each in journal.last_results(BOOT)} == {"gpu1"}
+    assert journal.last_memories(BOOT, 1e9) == {}
+    journal.last_state("counters", BOOT)
+    assert [entry["subject"] for entry in journal.history(0.0)] == ["gpu1", "gpu2"]
+
+
+@pytest.mark.parametrize("key", ["fail_since_mono_s", "unknown_since_mono_s", "run_since_mono_s"])
+@pytest.mark.parametrize("value", [10**400, float("nan"), 2e9, "1", True, [10**400]])
+def test_a_memory_with_an_impossible_time_is_no_memory(key: str, value: object) -> None:
+    stored = SubjectMemory("h").to_dict() | {key: value}
+    with pytest.raises(ParseError):
+        memory_from_dict(stored, 1e9)
 
 
 def test_a_result_survives_the_way_through_json() -> None:

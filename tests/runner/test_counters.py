@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent.errors import BaselineOnly, ParseError
+from agent.sources.book_room import FEW, IDLE_S, MOST
 from agent.sources.counters import MOST_SAMPLES, CounterBook, CounterDelta
 
 FULL_32 = 2**32
@@ -101,6 +102,7 @@ def test_growth_of_a_long_absence_is_not_judged_as_growth_of_a_window() -> None:
         {"c": [1, 0, 10.0, "1", 20.0, 2]},
         {"c": [1.5, 0, 10.0, 1, 20.0, 2]},
         {"c": [1, 0, float("nan"), 1, 20.0, 2]},
+        {"c": [1, 0, 10**400, 1, 10**400, 2]},
     ],
 )
 def test_a_stored_book_that_is_garbled_or_from_the_future_is_dropped_whole(stored: Any) -> None:
@@ -109,6 +111,27 @@ def test_a_stored_book_that_is_garbled_or_from_the_future_is_dropped_whole(store
         book.restore(stored, 1000.0)
     with pytest.raises(BaselineOnly):
         book.delta("c", 1, 1000.0)
+
+
+def test_threads_that_come_and_go_for_months_do_not_fill_the_book() -> None:
+    book = CounterBook()
+    _first(book, 1, 0.0)
+    for hour in range(1, 100):
+        assert book.delta("c", hour, hour * 3600.0).seconds > 0  # what is read all the time stays
+        for thread in range(400):
+            with pytest.raises(BaselineOnly):
+                book.delta(f"thread/{hour}/{thread}", 1, hour * 3600.0)
+        assert len(book.export()) <= FEW
+    assert IDLE_S < 100 * 3600.0
+
+
+def test_a_flood_of_names_is_bounded_and_the_newest_stay() -> None:
+    book = CounterBook()
+    for number in range(MOST + 2):
+        with pytest.raises(BaselineOnly):
+            book.delta(f"thread/{number}", 1, number / 1000)
+    assert MOST // 2 <= len(book.export()) < MOST
+    assert book.delta(f"thread/{MOST - 2}", 3, 1000.0).delta == 2
 
 
 def _first(book: CounterBook, value: int, at_s: float) -> None:

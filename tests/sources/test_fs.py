@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,20 @@ def test_reads_text_and_numbers(tree: SysTree) -> None:
     assert tree.integer("sys/class/net/eth0/mtu") == 9000
     assert tree.integer("sys/class/net/eth0/hex") == 0x030200
     assert tree.integer("sys/class/net/eth0/padded") == 8
+
+
+@pytest.mark.parametrize("error", [errno.ESRCH, errno.ENODEV])
+def test_what_ends_between_open_and_read_is_absent(
+    error: int, tree: SysTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of /proc/PID/task answers ESRCH, a device that is pulled ENODEV."""
+
+    def gone(*_: object) -> bytes:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "read", gone)
+    with pytest.raises(DeviceAbsent):
+        tree.text("sys/class/net/eth0/text")
 
 
 def test_lists_and_follows(tree: SysTree) -> None:
