@@ -23,7 +23,7 @@ class Room:
         self._tidy_at = FEW
 
     def make(self, names: dict[str, T], newest_s: Callable[[T], float], now_s: float) -> None:
-        """Drop what has been idle, if there are many names; `newest_s`: the time of an entry's last sample."""
+        """Drop what has been idle, if there are many names; `newest_s` tells when an entry was last seen."""
         if len(names) < self._tidy_at:
             return
         ages_s = {name: now_s - newest_s(entry) for name, entry in names.items()}
