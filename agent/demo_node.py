@@ -19,8 +19,13 @@ from agent.sources.scenario import load_scenario
 
 NODE_DIR = Path(__file__).parent / "demo_nodes" / "h200-roce"
 HOST = "127.0.0.1"
-#: A person watches: link errors are forgotten after seconds, where a real node waits for minutes.
-IMPATIENT = {"nvlink.errors": {"period_s": 2, "clear_for_s": 3}}
+#: A person watches: faults are seen and forgotten after seconds, where a real node waits for minutes.
+IMPATIENT = {
+    "gpu.hbm_temp": {"period_s": 2, "fail_for_s": 2, "clear_for_s": 3},
+    "nvlink.errors": {"period_s": 2, "clear_for_s": 3},
+}
+#: The embedded engine runs on this machine, the replayed /proc is another's: its processes are not in there.
+OUT_OF_SIGHT = {check: {"enabled": False} for check in ("engine.cpu", "engine.memory", "engine.numa")}
 IMPATIENT_LIMITS = {"nvlink.errors": {"window_s": 6}}
 #: -P: no file of the working directory may stand in for a module.
 ENGINE_COMMAND = [sys.executable, "-P", "-m", "agent.launch.embedded_engine"]
@@ -58,7 +63,7 @@ def demo_profile(folder: Path, node_dir: Path = NODE_DIR) -> LoadedProfile:
         engine["launch"] = {**engine["launch"], "command": ENGINE_COMMAND}
         engine["canary"] = {"period_s": 1, "deadline_s": 1, "restart_after": 30}
         engine["gate"] = {"drain_grace_s": 1}
-    values["checks"] = {**values.get("checks", {}), **IMPATIENT}
+    values["checks"] = {**values.get("checks", {}), **IMPATIENT, **OUT_OF_SIGHT}
     values["limits"] = {**values.get("limits", {}), **IMPATIENT_LIMITS}
     path = folder / "profile.yaml"
     path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")

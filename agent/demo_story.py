@@ -10,6 +10,7 @@ from agent.evaluate import Blocker
 from agent.gate_record import GateRecord
 from agent.model import Result, ResultKey, Verdict
 from agent.publisher import Publication
+from agent.rows import Row, merge, reading_of, subjects
 
 Line = tuple[str, str]
 #: Blockers that are told of one closed gate; the status page shows all.
@@ -36,6 +37,7 @@ class Story:
         self._gates: Mapping[str, GateRecord] = {}
         self._results: Mapping[ResultKey, Result] = {}
         self._ending = False
+        self._missing: set[str] = set()
         self.turns: list[Turn] = []
 
     @property
@@ -58,14 +60,23 @@ class Story:
         self._ending = self._ending or any(record.shutting_down for record in publication.records.values())
         results = publication.snapshot.results if publication.snapshot else {}
         if self.opened and not self._ending:
-            for line in changed_results(self._results, results):
-                self._say(*line)
+            self._changes(self._results, results)
         self._results = results
         for name, record in publication.records.items():
             before = self._gates.get(name)
             if before is None or before.state is not record.state:
                 self._gate(before, record, publication)
         self._gates = publication.records
+
+    def _changes(self, before: Mapping[ResultKey, Result], after: Mapping[ResultKey, Result]) -> None:
+        """Verdicts that changed; evidence that many checks miss for one reason is told once."""
+        for verdict, check, several, summary in changed_results(before, after):
+            if verdict == Verdict.UNKNOWN.value:
+                if reading_of(summary) in self._missing:
+                    continue
+                self._missing.add(reading_of(summary))
+            style = {"FAIL": "red", "PASS": "green", "SKIP": "green"}.get(verdict, "yellow")
+            self._say(f"  {verdict:7} {check} {several}: {summary}", style)
 
     def _gate(self, before: GateRecord | None, record: GateRecord, publication: Publication) -> None:
         """One gate's change of state."""
@@ -89,15 +100,18 @@ class Story:
         self._tell(f"{self._elapsed_s():6.1f} s  {text}", style)
 
 
-def changed_results(before: Mapping[ResultKey, Result], after: Mapping[ResultKey, Result]) -> Iterator[Line]:
-    """Verdicts that became another one; a subject seen for the first time is told only when it is bad."""
+def changed_results(before: Mapping[ResultKey, Result], after: Mapping[ResultKey, Result]) -> list[Row]:
+    """Verdicts that became another one: verdict, check, subjects, summary.
+
+    A subject that is seen for the first time is told only when it is bad.
+    """
+    rows: list[Row] = []
     for key, result in after.items():
         old = before[key].verdict if key in before else Verdict.PASS
         if result.verdict is old or {result.verdict, old} <= {Verdict.PASS, Verdict.SKIP}:
             continue
-        bad = result.verdict not in (Verdict.PASS, Verdict.SKIP)
-        style = "red" if result.verdict is Verdict.FAIL else "yellow" if bad else "green"
-        yield f"  {result.verdict:7} {result.check} {result.subject}: {result.finding.summary}", style
+        rows.append((result.verdict.value, result.check, result.subject, result.finding.summary))
+    return merge(rows, 2, subjects)
 
 
 def reasons(record: GateRecord) -> Iterator[Line]:

@@ -7,6 +7,8 @@ from typing import Any
 
 _MANY = 1
 _WORDS = {"closes": "closes", "degrades": "degrades", "blocks_admission": "keeps closed until it is mended:"}
+#: A closed gate asks for more than one that serves.
+_SHUT = "; a gate that is closed stays closed"
 _CLEARS = {
     "reboot": "a reboot",
     "reset": "a reset that its check sees",
@@ -53,9 +55,11 @@ def what_it_does(entry: Mapping[str, Any]) -> str:
     engines: Sequence[Mapping[str, Any]] = entry.get("engines") or ()
     said = []
     for effect, words in _WORDS.items():
-        names = [each["engine"] for each in engines if each["effect"] == effect]
-        if names:
-            said.append(f"{words} {', '.join(names)}")
+        those = [each for each in engines if each["effect"] == effect]
+        if those:
+            also = effect == "degrades" and any(each.get("blocks_admission") for each in those)
+            named = ", ".join(each["engine"] for each in those)
+            said.append(f"{words} {named}{_SHUT if also else ''}")
     return "; ".join(said) if said else ("gates nothing" if engines else "")
 
 

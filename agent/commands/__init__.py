@@ -54,7 +54,7 @@ ScenarioOption = Annotated[
     typer.Option(
         "--scenario",
         metavar="FILE",
-        help="File of changes over time to the captured node.",
+        help="Changes over time to the captured node: a file, or a name in its scenarios folder.",
         show_default=False,
     ),
 ]
@@ -144,4 +144,12 @@ def _live(profile: NodeProfile, on_event: Callable[[str], None] | None) -> LiveS
 def _replay(node: Path, scenario: Path | None, on_event: Callable[[str], None] | None) -> ReplaySources:
     from agent.sources.replay import replay_sources
 
-    return replay_sources(node, scenario, on_event=on_event)
+    return replay_sources(node, scenario_file(node, scenario), on_event=on_event)
+
+
+def scenario_file(node: Path, scenario: Path | None) -> Path | None:
+    """The file of a scenario: as it was named, or the one of that name that the node brings along."""
+    if scenario is None or scenario.exists() or scenario.name != str(scenario):
+        return scenario
+    own = node / "scenarios" / f"{scenario}.yaml"
+    return own if own.is_file() else scenario

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent.commands import NodeOption, ProfileOption, ScenarioOption, profile_of_machine
+from agent.commands import NodeOption, ProfileOption, ScenarioOption, profile_of_machine, scenario_file
 from agent.console import Out
 from agent.errors import ConfigError
 
@@ -85,7 +85,7 @@ def _record(
             live.close()
     from agent.sources.replay import replay_sources
 
-    replay = replay_sources(node, scenario)
+    replay = replay_sources(node, scenario_file(node, scenario))
     try:
         replay.start()
         recording = recorder.record(replay.sources, about=_about(replay.folder), profile=profile)

@@ -69,7 +69,7 @@ class EmbeddedEngine:
             words = await self.generator.generate(wanted)
         except CoreDied as cause:
             raise HTTPException(500, f"EngineCore encountered an issue (SIMULATED): {cause}") from cause
-        self.metrics.prompt.inc(prompt_tokens)
+        self.metrics.prompted(prompt_tokens)
         self.metrics.finished("length")
         self.metrics.running.set(self.generator.running)
         usage = {

@@ -33,6 +33,9 @@ class EngineMetricsPage:
         self.kv_used = gauge("kv_cache_usage_perc", "cache usage")
         self.prompt = counter("prompt_tokens", "prompt tokens")
         self.generated = counter("generation_tokens", "generated tokens")
+        self.prefix_queries = counter("prefix_cache_queries", "prompt tokens looked up in the prefix cache")
+        self.prefix_hits = counter("prefix_cache_hits", "prompt tokens found there")
+        self.preemptions = counter("num_preemptions", "requests set back")
         self.steps = Histogram(
             "vllm:iteration_tokens_total",
             "SIMULATED tokens of each engine step",
@@ -47,6 +50,11 @@ class EngineMetricsPage:
             registry=self._registry,
         )
         self._labels = labels
+
+    def prompted(self, tokens: int) -> None:
+        """A prompt was read; the SIMULATED engine keeps no prefix, so none is found again."""
+        self.prompt.inc(tokens)
+        self.prefix_queries.inc(tokens)
 
     def token(self) -> None:
         """One token came out of one step."""

@@ -133,7 +133,7 @@ def test_the_lines_for_people() -> None:
     assert explanation(result_view(found, Explainer(loaded(), {"gpu.power_limit": check}))) == [
         "expected 600 W, from limit gpu.power_limit.tolerance_w (default)",
         "confirmed 3 times on this boot",
-        "degrades glm",
+        "degrades glm; a gate that is closed stays closed",
     ]
     warned: dict[str, Any] = {"engines": [{"engine": "glm", "effect": "none", "blocks_admission": False}]}
     assert explanation(warned) == ["gates nothing"]

@@ -117,7 +117,7 @@ def test_status_says_once_what_all_checks_say(monkeypatch: pytest.MonkeyPatch) -
     ]
     at = lines.index("-> gpu.z gpu0")
     assert lines[at + 1].startswith("   WARN since 2023-11-1")
-    assert lines[at + 2] == "   degrades a"
+    assert lines[at + 2] == "   degrades a; a gate that is closed stays closed"
     assert lines[-1] == "48 PASS, 48 UNKNOWN, 1 WARN"
     assert all(line == line.rstrip() for line in lines)
     assert len(lines) < 20
