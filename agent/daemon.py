@@ -27,7 +27,7 @@ from agent.sd_notify import Notifier
 from agent.server_thread import ServerThread, http_server
 
 log = logging.getLogger("nodegate.daemon")
-TICK_S = 0.5
+TICK_S = 1.0
 PARTS_WITHIN_S = 1.0
 #: Beyond the engines' own deadlines, what an orderly end may take.
 STOP_SLACK_S = 10.0

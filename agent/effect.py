@@ -59,7 +59,8 @@ def is_shadow(profile: NodeProfile, check_id: str) -> bool:
 
 def is_stale(result: Result, now_mono_s: float) -> bool:
     """Whether the evidence is too old to count, or claims to be from the future."""
-    return result.age_s(now_mono_s) > result.valid_for_s or result.measured_mono_s > now_mono_s + FUTURE_S
+    age_s = now_mono_s - result.measured_mono_s
+    return age_s > result.valid_for_s or age_s < -FUTURE_S
 
 
 def concerns(subject: str, engine: str, settings: Engine) -> bool:

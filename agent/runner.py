@@ -18,6 +18,7 @@ from agent.check_run import Outcome, no_answer, skipped, start
 from agent.check_threads import CheckThreads, stack_of
 from agent.check_track import CheckTrack, Moment, ResultChange
 from agent.checks.registry import Check
+from agent.lane import Lane
 from agent.model import Result, ResultKey, Snapshot
 from agent.sources import Sources
 from agent.teller import Teller
@@ -44,19 +45,6 @@ OnDefect = Callable[[str, str, str], None]
 
 def _nobody(_check: str, _error: str, _trace: str) -> None:
     """Nobody keeps tracebacks."""
-
-
-class _Lane:
-    """One check: its plan, its memory, and the bell that ends its rest."""
-
-    def __init__(self, plan: CheckPlan, track: CheckTrack, beat_s: float) -> None:
-        self.plan = plan
-        self.track = track
-        #: Where its beat lies on this node, in seconds, always the same.
-        self.beat_s = beat_s
-        self.bell = asyncio.Event()
-        self.duration_s: float | None = None
-        self.logged: str | None = None
 
 
 class Runner:
@@ -89,7 +77,7 @@ class Runner:
         self._threads = CheckThreads()
         self._teller = Teller(self._tell)
         self._lanes = {
-            id_: _Lane(plan, CheckTrack(plan, profile.hash, part_of), beat_of(node, id_))
+            id_: Lane(plan, CheckTrack(plan, profile.hash, part_of), beat_of(node, id_))
             for id_, plan in plan_all(checks, profile.profile).items()
         }
         now_mono_s = sources.clock.mono_s()
@@ -157,6 +145,7 @@ class Runner:
         for id_, lane in self._lanes.items():
             lane.plan = plans[id_]
             changes += lane.track.profile_changed(plans[id_], self._moment(), profile.hash)
+            lane.changed()
             lane.bell.set()
         self._note(tuple(changes))
         self.flush()
@@ -174,7 +163,7 @@ class Runner:
             if kind in lane.plan.check.triggers:
                 lane.bell.set()
 
-    async def _follow(self, lane: _Lane) -> None:
+    async def _follow(self, lane: Lane) -> None:
         """One check's life."""
         triggered = False
         while True:
@@ -183,7 +172,7 @@ class Runner:
             await self._once(lane, triggered)
             triggered = await self._rest(lane, started_mono_s)
 
-    async def _once(self, lane: _Lane, triggered: bool) -> None:
+    async def _once(self, lane: Lane, triggered: bool) -> None:
         """One run, and the wait for its thread if it does not answer in time."""
         plan = lane.plan
         if plan.skip_reason is not None:
@@ -219,7 +208,7 @@ class Runner:
 
         return answer, start(plan, self._sources, done, self._threads)
 
-    async def _wait_out(self, lane: _Lane, answer: asyncio.Future[Outcome], thread: threading.Thread) -> None:
+    async def _wait_out(self, lane: Lane, answer: asyncio.Future[Outcome], thread: threading.Thread) -> None:
         """The deadline has passed: UNKNOWN until the thread comes back; what it says then is dropped."""
         late = no_answer(lane.plan.deadline_s)
         log.warning("check %s: %s", lane.plan.check.id, late)
@@ -230,12 +219,14 @@ class Runner:
             if plan.skip_reason is not None:
                 self._take(lane, skipped(plan), self._moment(), False)
             else:
-                self._note(lane.track.silence(no_answer(plan.deadline_s), self._moment()))
+                changes = lane.track.silence(no_answer(plan.deadline_s), self._moment())
+                lane.changed()
+                self._note(changes)
             done, _ = await asyncio.wait({answer}, timeout=self._delay_s(lane, plan.period_s))
             if done:
                 return
 
-    async def _rest(self, lane: _Lane, started_mono_s: float) -> bool:
+    async def _rest(self, lane: Lane, started_mono_s: float) -> bool:
         """Wait for the next run; whether an event ended the wait."""
         due_mono_s = next_beat_s(lane.beat_s, lane.plan.period_s, started_mono_s)
         if lane.track.any_unknown and lane.plan.check.needs_interval_s > 0:
@@ -252,17 +243,19 @@ class Runner:
         await asyncio.sleep(COALESCE_S)
         return True
 
-    def _delay_s(self, lane: _Lane, at_most_s: float) -> float:
+    def _delay_s(self, lane: Lane, at_most_s: float) -> float:
         """Seconds to the next reading: earlier than asked when one more would settle a verdict."""
         due_mono_s = lane.track.due_mono_s()
         if due_mono_s is None:
             return at_most_s
         return min(at_most_s, max(MIN_GAP_S, due_mono_s - self._sources.clock.mono_s()))
 
-    def _take(self, lane: _Lane, outcome: Outcome, at: Moment, triggered: bool) -> None:
-        self._note(lane.track.absorb(outcome, at, triggered=triggered))
+    def _take(self, lane: Lane, outcome: Outcome, at: Moment, triggered: bool) -> None:
+        changes = lane.track.absorb(outcome, at, triggered=triggered)
+        lane.changed()
+        self._note(changes)
 
-    def _log_error(self, lane: _Lane, outcome: Outcome) -> None:
+    def _log_error(self, lane: Lane, outcome: Outcome) -> None:
         """Say once what keeps a check from answering; the traceback of a defect goes to the journal."""
         if outcome.error is not None and outcome.error != lane.logged:
             log.warning("check %s: %s", lane.plan.check.id, outcome.error)
@@ -283,6 +276,9 @@ class Runner:
 
     def _snapshot(self) -> Snapshot:
         clock = self._sources.clock
+        results: dict[ResultKey, Result] = {}
+        for lane in self._lanes.values():
+            results.update(lane.results)
         return Snapshot(
             node=self._node,
             profile_hash=self._profile_hash,
@@ -290,5 +286,5 @@ class Runner:
             boot_id=clock.boot_id(),
             mono_s=clock.mono_s(),
             wall_s=clock.wall_s(),
-            results={(r.check, r.subject): r for lane in self._lanes.values() for r in lane.track.results},
+            results=results,
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Two tellings of changes are at least so far apart; the first one of a burst waits for nothing.
 GAP_S = 0.02
 #: Readings that change nothing are told within this time.
-QUIET_S = 0.6
+QUIET_S = 1.1
 
 
 class Teller:
