@@ -11,6 +11,7 @@ import typer
 from agent.commands import DEFAULT_RUN_DIR, RunDirOption, parse_duration
 from agent.commands.status import TELLING, JsonOption, clock_time
 from agent.explain_lines import explanation, flags
+from agent.rows import merge, subjects
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +46,16 @@ def history_command(
     if not answer["entries"]:
         Out().line(f"nothing has changed{f' of {part}' if part else ''} in the last {since.strip()}")
         return
-    Out().table(("time", "what", "of", "change", "why"), [_history_row(entry) for entry in answer["entries"]])
+    told = [entry for entry in answer["entries"] if not _began_well(entry)]
+    out = Out()
+    out.table(("time", "what", "of", "change", "why"), merge(map(_history_row, told), 2, subjects))
+    if left := len(answer["entries"]) - len(told):
+        out.line(f"left out: {left} first results that were PASS or SKIP (--json has them)")
+
+
+def _began_well(entry: Mapping[str, Any]) -> bool:
+    """The first result of a subject, and nothing wrong: hundreds at each start of the agent."""
+    return entry["kind"] == "result" and not entry["before"] and entry["verdict"] in ("PASS", "SKIP")
 
 
 def _history_row(entry: Mapping[str, Any]) -> tuple[object, ...]:
