@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from agent.console import Out
@@ -19,7 +19,10 @@ def show_table(report: PassReport, out: Out) -> None:
     """The banner, what was found, the worst first, what each finding means, and the verdict in one line."""
     out.banner(report.simulated)
     found = [(r.check, r.subject, _word(r), cause_of(r.finding.summary)) for r in report.results]
-    out.table(("CHECK", "SUBJECT", "VERDICT", "SUMMARY"), _merged(worst_first(found, verdict=2)))
+    telling = [row for row in found if row[2] != Verdict.PASS.value]
+    rows = [*_merged(worst_first(telling, verdict=2)), *_passed(found)]
+    rows = worst_first(rows, verdict=2)
+    out.table(("CHECK", "SUBJECT", "VERDICT", "SUMMARY"), rows)
     _show_explanations(report, out)
     out.line()
     for note in report.notes:
@@ -48,6 +51,21 @@ def _word(result: Result) -> str:
     """The verdict, with the word that it does not count."""
     entry = {"shadow": result.shadow, "waived": result.waived}
     return f"{result.verdict.value} {flags(entry)}".rstrip()
+
+
+def _passed(found: Sequence[Row]) -> list[Row]:
+    """One row for each check that passes, whatever it read on each subject: people look for the others."""
+    by_check: dict[str, list[Row]] = {}
+    for row in found:
+        if row[2] == Verdict.PASS.value:
+            by_check.setdefault(row[0], []).append(row)
+    shown = []
+    for check, rows in by_check.items():
+        texts = dict.fromkeys(row[3] for row in rows)
+        first = next(iter(texts))
+        summary = first if len(texts) == 1 else f"{first}; and alike"
+        shown.append((check, subjects([row[1] for row in rows]), Verdict.PASS.value, summary))
+    return merge(shown, 0, names)
 
 
 def _merged(rows: Iterable[Row]) -> list[Row]:

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 
 #: An idle thread ends after this many seconds.
-IDLE_S = 5.0
+IDLE_S = 20.0
 #: Of a stack, the innermost frames are kept.
 MOST_FRAMES = 20
 

@@ -11,6 +11,7 @@ from agent.model import WORST_FIRST
 Row = tuple[Any, ...]
 #: More names than this are counted.
 MOST_NAMES = 3
+MOST_SUBJECTS = 6
 _RANKS = {verdict.value: rank for rank, verdict in enumerate(WORST_FIRST)}
 #: gpu3, mlx5_0/1: what stands before the number, the number, what follows.
 _NUMBERED = re.compile(r"([^/]*?)(\d{1,9})((?:/.*)?)")
@@ -73,14 +74,20 @@ def names(several: Sequence[str]) -> str:
 
 
 def subjects(several: Sequence[str]) -> str:
-    """Subjects in a row; three or more numbers without a gap are a range: `gpu0-gpu7`."""
+    """Subjects in a row; three or more numbers without a gap are a range: `gpu0-gpu7`.
+
+    Of many that make no range the first two, the last and how many they are.
+    """
     runs: list[list[str]] = []
     for subject in several:
         if runs and _follows(runs[-1][-1], subject):
             runs[-1].append(subject)
         else:
             runs.append([subject])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+    said = [each for run in runs for each in ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else run)]
+    if len(said) > MOST_SUBJECTS:
+        said = [*said[:2], f"... {said[-1]} ({len(several)} subjects)"]
+    return ", ".join(said)
 
 
 def _follows(before: str, after: str) -> bool:
