@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-from agent.checks.registry import Check, load_all
+from agent.checks.registry import Check, ClearedBy, load_all
 from agent.checks.xid_table import TABLE, TABLE_VERSION
 from agent.model import Phase
 
@@ -33,7 +33,14 @@ profile leaves the part out.
 - `fail_for`: a FAIL must last so long; `clear_for`: a PASS must last so long to end a FAIL; `unknown_for`:
   while serving, the last verdict is kept so long when evidence goes missing.
 - Times, class and use of a check are changed under `checks:` of the profile, tolerances under `limits:`, both
-  by check id.
+  by check id. `checks: {ID: {shadow: true}}` shows its verdict everywhere and lets it gate nothing.
+- An UNKNOWN of a hard or immediate check degrades a serving engine after `unknown_for`; one of a check whose
+  evidence may be out of reach (a BMC) neither closes nor degrades anything. FAIL of what passed before a
+  profile was changed is a WARN while engines serve, and blocks their next launch.
+- A sticky FAIL stays after its cause has gone, until what is listed under *Cleared by*; `nodegate gate clear`
+  is the operator's word.
+- Every WARN and FAIL says where its expectation comes from: a key of the profile with file and line, a limit,
+  the device, or a standard.
 """
 
 
@@ -79,6 +86,8 @@ def _section(check: Check) -> Iterator[str]:
         yield f"- Judges growth: a single pass samples twice, {check.needs_interval_s:g} s apart"
     if check.triggers:
         yield f"- Runs at once on: {', '.join(sorted(check.triggers))}"
+    if check.sticky:
+        yield f"- Sticky. Cleared by: {', '.join(sorted(check.clears | {ClearedBy.REBOOT}))}"
     yield f"- Usual action: {check.action.hint}"
     yield ""
     yield from _limits(check)
@@ -87,7 +96,9 @@ def _section(check: Check) -> Iterator[str]:
 def _admission(check: Check) -> str:
     if Phase.ADMISSION not in check.phases:
         return "not used"
-    return "FAIL and UNKNOWN block" if check.unknown_blocks_admission else "FAIL blocks"
+    if check.unknown_blocks_admission:
+        return "FAIL and UNKNOWN block"
+    return "FAIL blocks, UNKNOWN does not"
 
 
 def _limits(check: Check) -> Iterator[str]:
