@@ -68,7 +68,9 @@ class HostSettings(Part):
     services: dict[UnitName, Literal["active", "inactive"]] = Field(
         default_factory=dict, description="State of systemd units, e.g. nvidia-persistenced.service: active"
     )
-    time_sync: bool = Field(True, description="The clock must be synchronised; false = not compared")
+    time_sync: bool | None = Field(
+        None, description="true = the clock must be synchronised; unset = only told; false = not compared"
+    )
     disks: list[PathText] = Field(
         default_factory=lambda: ["/", "/var/lib/nodegate"],
         description="Paths whose file systems must have room",
