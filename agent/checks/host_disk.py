@@ -26,6 +26,9 @@ _FREE = advice.person("Find what fills it with du -x, and remove old logs, core 
 _READ_ONLY = advice.person(
     "Look in the kernel log for file system or disk errors, check the file system, then reboot or remount it."
 )
+_MADE_SO = advice.person(
+    "Leave the path out of host.disks in the profile if it is read-only by design, as a container's root is."
+)
 _PATH = advice.person("Make the folder, or correct host.disks in the profile.")
 _MOUNT = advice.person("Mount it (systemctl list-units --type=mount, /etc/fstab), or correct the profile.")
 _STALE = advice.person(
@@ -33,6 +36,8 @@ _STALE = advice.person(
 )
 _MARKER = advice.person("Look what is mounted there: the marker file that the profile names is not in it.")
 _OCTAL = re.compile(r"\\([0-7]{3})")
+#: File systems that errors do not make read-only: whoever mounted them so meant it.
+_MADE_READ_ONLY = frozenset({"overlay", "squashfs", "erofs", "tmpfs", "ramfs", "iso9660"})
 #: Mounts are asked at the same time, so that one that does not answer delays no other.
 _AT_ONCE = 16
 
@@ -71,9 +76,11 @@ def _judge_disk(sources: Sources, subject: str, path: str, limits: DiskLimits) -
         return Finding(subject, Verdict.WARN, summary, "absent", "present", action=_PATH, basis=profile)
     free, what = _least_free_percent(path, disk)
     if disk.read_only:
-        summary = "mounted read-only: nothing can be written to it"
+        made_so = _made_read_only(sources, path)
+        summary = "mounted read-only: nothing can be written to it" + (f" ({made_so})" if made_so else "")
         seen, want = "read-only", "writable"
-        return Finding(subject, Verdict.FAIL, summary, seen, want, action=_READ_ONLY, basis=profile)
+        bad, action = (Verdict.WARN, _MADE_SO) if made_so else (Verdict.FAIL, _READ_ONLY)
+        return Finding(subject, bad, summary, seen, want, action=action, basis=profile)
     summary = f"{free:.1f} % of its {what} free, {disk.free_b / GIB:.1f} of {disk.total_b / GIB:.1f} GiB"
     for verdict, name in ((Verdict.FAIL, "fail_free_percent"), (Verdict.WARN, "warn_free_percent")):
         limit: float = getattr(limits, name)
@@ -82,6 +89,17 @@ def _judge_disk(sources: Sources, subject: str, path: str, limits: DiskLimits) -
             return Finding(subject, verdict, summary, round(free, 2), limit, "%", _FREE, basis=basis)
     basis = Basis.limit("warn_free_percent")
     return Finding(subject, Verdict.PASS, summary, round(free, 2), limits.warn_free_percent, "%", basis=basis)
+
+
+def _made_read_only(sources: Sources, path: str) -> str:
+    """The type of a read-only file system that is made to be so; empty for any other."""
+    try:
+        lines = list(parse_mounts(sources.tree.text(MOUNTS)))
+    except SourceError:
+        return ""  # not known: then it counts as a fault
+    under = [line for line in lines if f"{path.rstrip('/')}/".startswith(f"{line.path.rstrip('/')}/")]
+    nearest = max(reversed(under), key=lambda line: len(line.path), default=None)
+    return nearest.fs_type if nearest is not None and nearest.fs_type in _MADE_READ_ONLY else ""
 
 
 def _least_free_percent(path: str, disk: DiskSpace) -> tuple[float, str]:
