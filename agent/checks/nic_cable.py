@@ -68,7 +68,8 @@ def _port(sources: Sources, port: NicPort, limits: CableLimits) -> Finding:
     try:
         module = sources.net.module(netdev_of(port))
     except NotSupported as cause:
-        return Finding(subject_of(port), Verdict.PASS, f"not reported: {cause}"[:200], "not reported")
+        # Nothing was looked at: that is no PASS.
+        return Finding(subject_of(port), Verdict.SKIP, f"not reported: {cause}"[:200], "not reported")
     return _judge(port, module, limits)
 
 

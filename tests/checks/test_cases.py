@@ -49,4 +49,4 @@ def test_the_verdict_fits_the_folder(case: Case) -> None:
     wanted = {"pass": {"PASS"}, "fail": {"FAIL", "WARN"}, "unknown": {"UNKNOWN"}}[case.kind]
     assert verdicts & wanted
     if case.kind == "pass":
-        assert verdicts == {"PASS"}
+        assert verdicts <= {"PASS", "SKIP"}
