@@ -37,6 +37,9 @@ class ForeignLimits(Limits):
         description="Memory in use, in MiB, of a GPU without processes: what its driver keeps for itself",
         ge=0,
     )
+    max_idle_percent: float = Field(
+        0.7, description="The same in percent of its memory, which counts where that is more", ge=0, le=100
+    )
     allowed: tuple[str, ...] = Field(
         (), description="Names of processes (/proc/PID/comm) that may use any GPU, e.g. nvidia-cuda-mps"
     )
@@ -115,9 +118,13 @@ def _is_allowed(sources: Sources, pid: int, limits: ForeignLimits) -> bool:
 
 def _judge_idle_memory(slot: GpuSlot, sources: Sources, limits: ForeignLimits) -> Finding:
     """A GPU without processes whose memory is in use all the same: of a process that is dying or hidden."""
-    used_mib = count_of(read(sources, slot, NvmlGroup.MEMORY), "used_b") / MIB
-    want, basis = f"<= {limits.max_idle_mib}", Basis.limit("max_idle_mib")
-    if used_mib > limits.max_idle_mib:
+    now = read(sources, slot, NvmlGroup.MEMORY)
+    used_mib, total_mib = count_of(now, "used_b") / MIB, count_of(now, "total_b") / MIB
+    by_size = total_mib * limits.max_idle_percent / 100
+    most_mib = max(limits.max_idle_mib, by_size)
+    basis = Basis.limit("max_idle_percent" if by_size > limits.max_idle_mib else "max_idle_mib")
+    want = f"<= {most_mib:.0f}"
+    if used_mib > most_mib:
         summary = f"{used_mib:.0f} MiB in use although no process runs on it"
         return Finding(slot.subject, Verdict.FAIL, summary, round(used_mib), want, "MiB", _FREE, basis=basis)
     text = f"no processes, {used_mib:.0f} MiB kept by the driver"
