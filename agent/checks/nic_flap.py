@@ -36,7 +36,8 @@ class FlapLimits(Limits):
     "nic.flap",
     title="Link flaps",
     source="/sys/class/infiniband/DEVICE/ports/N/counters/link_downed; IFLA_CARRIER_DOWN_COUNT",
-    serving_class=ServingClass.HARD,
+    # The link is up again, and a switch that restarts flaps those of a whole row: that must not close them.
+    serving_class=ServingClass.SOFT,
     limits=FlapLimits,
     network=True,
     # Each run keeps a sample for the whole window.
