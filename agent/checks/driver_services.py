@@ -56,11 +56,14 @@ def _no_persistenced(profile: NodeProfile) -> str | None:
 
 def _no_imex(profile: NodeProfile) -> str | None:
     alone = None if profile.nvlink.imex else "the node is in no multi-node NVLink domain (nvlink.imex)"
-    return no_gpus(profile) or alone
+    return no_gpus(profile) or alone or _left_out(profile, IMEX)
 
 
+#: The key that settles it in a guest; without systemd host.services cannot be read either.
+_ELSEWHERE = "Where the hypervisor runs it, write `{}: inactive` under host.services."
+_FM_ELSEWHERE = _ELSEWHERE.format(FABRIC_MANAGER)
 _START_FM = advice.play(
-    "gpu", f"Start it: systemctl enable --now {FABRIC_MANAGER}; its log says why it stopped."
+    "gpu", f"Start it: systemctl enable --now {FABRIC_MANAGER}; its log says why it stopped. {_FM_ELSEWHERE}"
 )
 _START_IMEX = advice.play(
     "gpu", f"Start it: systemctl enable --now {IMEX}; compare /etc/nvidia-imex/nodes_config.cfg."
@@ -102,6 +105,8 @@ def fabric_manager(sources: Sources, profile: NodeProfile, limits: ServiceLimits
     limits=ServiceLimits,
     period_s=30.0,
     fail_for_s=30.0,
+    # It never fails either: gpu.persistence reads from the GPU itself what matters.
+    unknown_blocks_admission=False,
     skip=_no_persistenced,
     action=_START_PERSISTENCED,
 )
@@ -150,7 +155,10 @@ def _judge(
 ) -> Finding:
     """One unit: installed, at work, and not starting again and again."""
     if unit.load_state in ("not-found", "masked"):
-        install = advice.play("gpu", f"Install {package}, then: systemctl enable --now {unit.name}.")
+        install = advice.play(
+            "gpu",
+            f"Install {package}, then: systemctl enable --now {unit.name}. {_ELSEWHERE.format(unit.name)}",
+        )
         unmask = advice.play("gpu", f"Run systemctl unmask {unit.name}, then systemctl enable --now.")
         absent = unit.load_state == "not-found"
         text = f"{unit.name} is not installed" if absent else f"{unit.name} is masked"

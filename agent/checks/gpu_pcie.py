@@ -54,6 +54,7 @@ def no_pcie(profile: NodeProfile) -> str | None:
     triggers=("kmsg.pcie",),
     skip=no_pcie,
     action=_LANES,
+    if_unreadable="Where a virtual machine hides the link, write `gpus: {pcie: false}` into the profile.",
 )
 def gpu_pcie(sources: Sources, profile: NodeProfile, limits: PcieLimits) -> Iterator[Finding]:
     """The link must have all its lanes, and its generation while the GPU works."""

@@ -88,6 +88,10 @@ class Growth:
     triggers=("kmsg.pcie",),
     skip=no_pcie,
     action=_RESEAT,
+    if_unreadable=(
+        "Before Hopper GPUs have replays alone: `limits: {gpu.pcie_errors: {error_counters: false}}`. Where a"
+        " virtual machine hides the link, write `gpus: {pcie: false}` into the profile."
+    ),
 )
 def gpu_pcie_errors(sources: Sources, profile: NodeProfile, limits: PcieErrorLimits) -> Iterator[Finding]:
     """Errors that the link repairs may not exceed its rate; any that it does not repair are a failure."""

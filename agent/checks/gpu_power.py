@@ -139,6 +139,7 @@ def _no_persistence(profile: NodeProfile) -> str | None:
     serving_class=ServingClass.INFO,
     period_s=30.0,
     fail_for_s=30.0,
+    unknown_blocks_admission=False,  # it never fails either
     skip=_no_persistence,
     action=_PERSISTENCE,
 )

@@ -69,8 +69,13 @@ class Kind:
     fail_for_s=2.0,
     clear_for_s=10.0,
     needs_interval_s=1.0,
+    # Drivers before 570 have no such counters; gpu.throttle reads the same reasons at each poll.
+    unknown_blocks_admission=False,
     skip=no_gpus,
     action=advice.RACK_POWER,
+    if_unreadable=(
+        "Drivers before 570 do not tell it: `limits: {gpu.power_dips: {use_polls: true}}` judges by polls."
+    ),
 )
 def gpu_power_dips(sources: Sources, profile: NodeProfile, limits: DipLimits) -> Iterator[Finding]:
     """No power brake, hardware slowdown or fall of the power limit within the last minutes, however short."""

@@ -27,6 +27,9 @@ CLASS_3D_CONTROLLER = 0x0302
 #: Vendor and device id of an address at which nothing answers.
 NOTHING_THERE = b"\xff\xff\xff\xff"
 _COUNT = Basis.profile("gpus.count")
+_TOO_MANY = advice.person(
+    "Correct gpus.count (and engines.NAME.gpus) in the profile, or check that it is this node's profile."
+)
 _ANSWERS = Basis.standard("every GPU of the profile answers")
 
 
@@ -59,9 +62,12 @@ def gpu_count(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterat
     elif counted != len(inventory):
         summary = f"NVML counts {counted} GPUs but lists {len(inventory)}, expected {want}"
         yield Finding("node", Verdict.FAIL, summary, len(inventory), want, action=advice.REBOOT, basis=_COUNT)
+    elif counted > want:
+        text = f"{counted} GPUs, expected {want}"
+        yield Finding("node", Verdict.FAIL, text, counted, want, action=_TOO_MANY, basis=_COUNT)
     elif counted != want:
         # With every slot pinned gpu.lost names the missing GPU, and only the engine that owns it must close.
-        pinned = len(profile.gpus.pins) == want and counted < want
+        pinned = len(profile.gpus.pins) == want
         yield Finding(
             "node", Verdict.FAIL, f"{counted} GPUs, expected {want}; {_on_pci(sources)}", counted, want,
             action=advice.REBOOT, serving_class=ServingClass.SOFT if pinned else None, basis=_COUNT,
@@ -154,7 +160,7 @@ def _removed(sources: Sources, slot: GpuSlot) -> str:
     with suppress(SourceError):
         if address is None or sources.tree.exists(f"{PCI_DEVICES}/{address}"):
             return ""
-        if address not in sources.tree.names(PCI_DEVICES):
+        if (shown := sources.tree.names(PCI_DEVICES)) and address not in shown:
             return f"{address} is gone from the PCI bus"
     return ""
 

@@ -99,6 +99,7 @@ def _judge_wear(slot: GpuSlot, rows: int, banks: int, limits: RemapLimits) -> Fi
     serving_class=ServingClass.SOFT,
     period_s=30.0,
     fail_for_s=30.0,
+    unknown_blocks_admission=False,  # older drivers do not have the call; gpu.recovery_action asks as well
     triggers=("kmsg.xid",),
     skip=no_ecc,
     action=advice.RESET_GPU,

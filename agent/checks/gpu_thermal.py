@@ -25,6 +25,11 @@ MEASURES = {
     "gpu_memory_temperature_celsius": "memory_temperature_c",
     "gpu_tlimit_margin_celsius": "margin_c",
 }
+#: For a GPU or driver (before 570) without a margin; {} is the check.
+USE_TEMPERATURE = (
+    "Where a GPU or its driver (before 570) has no margin, judge by temperature:"
+    " `limits: {{{}: {{use_temperature: true}}}}`."
+)
 #: Slowdown temperatures below this are placeholders of parts that do not have one.
 LEAST_SLOWDOWN_C = 60
 
@@ -56,6 +61,7 @@ class MarginLimits(Limits):
     clear_for_s=15.0,
     skip=no_gpus,
     action=advice.COOL,
+    if_unreadable=USE_TEMPERATURE.format("gpu.thermal_margin"),
 )
 def gpu_thermal_margin(sources: Sources, profile: NodeProfile, limits: MarginLimits) -> Iterator[Finding]:
     """Each GPU must keep a distance from its slowdown limit; a reading of zero or less is cross-checked."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from agent.checks import advice
-from agent.checks.gpu_thermal import derived_c
+from agent.checks.gpu_thermal import USE_TEMPERATURE, derived_c
 from agent.checks.gpus import GpuSlot, judge_readings, no_gpus, plausible_c, read
 from agent.checks.registry import Limits, check
 from agent.errors import NotSupported
@@ -95,6 +95,7 @@ class Trend:
     needs_interval_s=2.0,
     skip=no_gpus,
     action=advice.COOL,
+    if_unreadable=USE_TEMPERATURE.format("gpu.thermal_trend"),
 )
 def gpu_thermal_trend(sources: Sources, profile: NodeProfile, limits: TrendLimits) -> Iterator[Finding]:
     """At steady power no GPU may be on its way to the slowdown temperature."""

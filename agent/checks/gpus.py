@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agent.checks.pci import normal_address
 from agent.checks.registry import unknown
 from agent.errors import DeviceAbsent, DeviceLost, ParseError, SourceError, SourceUnavailable
-from agent.model import Finding, Measure, Verdict
+from agent.model import Action, Finding, Measure, Verdict
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PLAUSIBLE_C = range(-60, 151)
 #: A reading older than this was not read now: a source that serves old values must not look healthy.
 MAX_READING_AGE_S = 15.0
+_SEE_LOST = Action(hint="Do what gpu.lost says of this GPU; this check needs nothing of its own.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,8 @@ def judge_slots(found: Sequence[GpuSlot], judge: Callable[[GpuSlot], Finding]) -
         try:
             yield judge(slot)
         except (DeviceLost, DeviceAbsent) as cause:
-            yield Finding(slot.subject, Verdict.UNKNOWN, f"{cause}: see gpu.lost")
+            text = f"{cause}: see gpu.lost"
+            yield Finding(slot.subject, Verdict.UNKNOWN, text, action=_SEE_LOST)
         except SourceError as cause:
             yield unknown(slot.subject, cause)
 

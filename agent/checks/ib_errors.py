@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from agent.checks.ports import judge_ports, not_ib
+from agent.checks.ports_counters import NOT_COUNTED
 from agent.checks.ports_errors import CABLE, SYMBOLS, ErrorLimits, ErrorTable, judge_errors
 from agent.checks.registry import check
 from agent.model import Finding, ServingClass
@@ -61,6 +62,7 @@ class IbLimits(ErrorLimits):
     triggers=("net.link",),
     skip=not_ib,
     action=CABLE,
+    if_unreadable=NOT_COUNTED.format("ib.errors"),
 )
 def ib_errors(sources: Sources, profile: NodeProfile, limits: IbLimits) -> Iterator[Finding]:
     """No link fault may be counted within the window, and no error may come faster than its rate."""

@@ -11,6 +11,12 @@ if TYPE_CHECKING:
 #: A line longer than this is cut: summaries are one short line.
 _LONGEST = 230
 
+#: What brings the kernel log, and the key for a machine that has none to show; {} is the check.
+NO_LOG = (
+    "The kernel log needs CAP_SYSLOG and read access to /dev/kmsg. Where it cannot be had at all, the profile"
+    " leaves the check out: checks: {{{}: {{enabled: false}}}}."
+)
+
 
 def reach_note(sources: Sources) -> str:
     """A note for a PASS when the kernel's ring had lost its beginning before it was read, else nothing."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from agent.checks import advice
+from agent.checks.kernel_log import NO_LOG
 from agent.checks.nic_kmsg_lines import NicLine, Trouble, events, most_within, nic_lines
 from agent.checks.pci import normal_address
 from agent.checks.ports import address_of, no_ports, subject_of
@@ -82,6 +83,7 @@ class KmsgLimits(Limits):
     triggers=("kmsg.nic",),
     skip=no_ports,
     action=_WEDGED,
+    if_unreadable=NO_LOG.format("nic.kmsg"),
 )
 def nic_kmsg(sources: Sources, profile: NodeProfile, limits: KmsgLimits) -> Iterator[Finding]:
     """No driver of a data port may have reported a failure that still lasts, nor one that keeps coming."""

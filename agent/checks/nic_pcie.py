@@ -68,6 +68,10 @@ class _Link:
     triggers=("kmsg.pcie",),
     skip=no_ports,
     action=_RESEAT,
+    if_unreadable=(
+        "Without the kernel log (CAP_SYSLOG) `limits: {nic.pcie: {ignore_bandwidth_line: true}}` judges the"
+        " link alone; a virtual function shows no link: checks: {nic.pcie: {enabled: false}}."
+    ),
 )
 def nic_pcie(sources: Sources, profile: NodeProfile, limits: PcieLimits) -> Iterator[Finding]:
     """Speed and width of a NIC's PCIe link must be those of the profile, or the most that its slot allows."""

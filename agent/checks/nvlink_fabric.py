@@ -24,6 +24,10 @@ COMPLETED = 3
 _FM = advice.play(
     "gpu", "Start nvidia-fabricmanager (systemctl enable --now), then reset the GPUs if the state stays."
 )
+_NO_FABRIC = advice.person(
+    "On GPUs before Hopper and without NVSwitches write `nvlink: {fabric: false}`; else start"
+    " nvidia-fabricmanager, then reset the GPUs."
+)
 _WAIT = advice.person(
     "Wait: until the fabric is up, CUDA answers 802 (system not yet initialized) and no engine starts. If it"
     " lasts five minutes, read nvidia-fabricmanager's log."
@@ -33,7 +37,7 @@ _PARTITION = advice.person(
     " nvidia-fabricmanager."
 )
 _STATES: dict[int, tuple[str, Action]] = {
-    0: ("fabric not supported: the driver sees no NVSwitch fabric", _FM),
+    0: ("fabric not supported: the driver sees no NVSwitch fabric", _NO_FABRIC),
     1: ("fabric registration not started: is nvidia-fabricmanager running?", _FM),
     2: ("fabric registration still in progress (CUDA answers 802 until it ends)", _WAIT),
 }

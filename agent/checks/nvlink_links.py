@@ -26,6 +26,10 @@ _REPAIR = Action(
 )
 
 _CORRECT = advice.person("Correct nvlink.links_per_gpu in the profile.")
+_OFF = advice.person(
+    "A GPU without NVLink (PCIe card, single-GPU partition) has `nvlink: {links_per_gpu: 0, fabric: false}`;"
+    " else look why the driver has switched NVLink off: NVreg_NvLinkDisable, nvidia-fabricmanager's log."
+)
 
 
 class LinkLimits(Limits):
@@ -55,6 +59,7 @@ def no_nvlink(profile: NodeProfile) -> str | None:
     triggers=("kmsg.xid",),
     skip=no_nvlink,
     action=_REPAIR,
+    if_unreadable="A GPU without NVLink has `nvlink: {links_per_gpu: 0, fabric: false}` in the profile.",
 )
 def nvlink_links(sources: Sources, profile: NodeProfile, limits: LinkLimits) -> Iterator[Finding]:
     """Each GPU must have the profile's number of active links, each at the profile's speed."""
@@ -69,7 +74,7 @@ def _judge(slot: GpuSlot, now: GpuReading, profile: NodeProfile, limits: LinkLim
         states = now.booleans("states")
     except NotSupported:
         return _finding(
-            slot, Verdict.FAIL, f"NVLink is off: the driver has no links, {want} expected", 0, want
+            slot, Verdict.FAIL, f"NVLink is off: the driver has no links, {want} expected", 0, want, _OFF
         )
     active = [link for link, up in enumerate(states) if up]
     if len(active) < want:
@@ -122,6 +127,8 @@ def _speeds(slow: dict[int, int]) -> str:
     return ", ".join(f"link {link} at {speed}" for link, speed in first) + (", ..." if len(slow) > 6 else "")
 
 
-def _finding(slot: GpuSlot, verdict: Verdict, summary: str, observed: int, want: int) -> Finding:
+def _finding(
+    slot: GpuSlot, verdict: Verdict, summary: str, observed: int, want: int, action: Action = _REPAIR
+) -> Finding:
     basis = Basis.profile("nvlink.links_per_gpu")
-    return Finding(slot.subject, verdict, summary, observed, want, "links", _REPAIR, basis=basis)
+    return Finding(slot.subject, verdict, summary, observed, want, "links", action, basis=basis)

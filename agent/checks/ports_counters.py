@@ -32,6 +32,11 @@ FULL: dict[str, int] = {
     "counters/excessive_buffer_overrun_errors": 0xF,
     "counters/VL15_dropped": 0xFFFF,
 }
+#: For a port that does not count everything; {} is the check.
+NOT_COUNTED = (
+    "Where a firmware or driver does not count it, name the counter under"
+    " `limits: {{{0}: {{optional: [...]}}}}`, or leave the check out: checks: {{{0}: {{enabled: false}}}}."
+)
 
 
 @dataclass(frozen=True, slots=True)

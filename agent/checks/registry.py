@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Limits(BaseModel):
     """Tolerances of one check: defaults here, overridden under `limits: {check.id: {...}}` of a profile."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ClearedBy(StrEnum):

@@ -22,7 +22,7 @@ from agent.sources import Sources
 _SET_ECN = advice.play("roce", "Write 1 to the files under ecn/roce_np and ecn/roce_rp of this interface.")
 _NO_FILES = (
     "no such interface (see nic.port), or the inbox driver: verify with mlxconfig -d ADDRESS q"
-    " ROCE_CC_PRIO_MASK_P1, then switch roce.ecn_config off in the profile"
+    " ROCE_CC_PRIO_MASK_P1"
 )
 
 
@@ -39,8 +39,14 @@ def _no_ecn(profile: NodeProfile) -> str | None:
     period_s=30.0,
     fail_for_s=30.0,
     triggers=("net.link",),
+    # The kernel's own driver does not tell it; half an ECN shows in roce.ecn_activity.
+    unknown_blocks_admission=False,
     skip=_no_ecn,
     action=_SET_ECN,
+    if_unreadable=(
+        "With the kernel's own driver verify it with mlxconfig -d ADDRESS q ROCE_CC_PRIO_MASK_P1, then write"
+        " `checks: {roce.ecn_config: {enabled: false}}` into the profile."
+    ),
 )
 def roce_ecn_config(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """ECN must be on for the lossless priority at the notification point and at the reaction point."""

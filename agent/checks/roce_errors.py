@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from agent.checks.ports import judge_ports, not_roce
+from agent.checks.ports_counters import NOT_COUNTED
 from agent.checks.ports_errors import CABLE, SYMBOLS, ErrorLimits, ErrorTable, judge_errors
 from agent.checks.registry import check
 from agent.model import Finding, ServingClass
@@ -52,6 +53,7 @@ class RoceLimits(ErrorLimits):
     triggers=("net.link",),
     skip=not_roce,
     action=CABLE,
+    if_unreadable=NOT_COUNTED.format("roce.errors"),
 )
 def roce_errors(sources: Sources, profile: NodeProfile, limits: RoceLimits) -> Iterator[Finding]:
     """No link fault may be counted within the window, and no error may come faster than its rate."""

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from agent.checks import advice
 from agent.checks.ports import judge_ports, not_roce, subject_of
-from agent.checks.ports_counters import Counts, growth, short, sysfs_counts, totals
+from agent.checks.ports_counters import NOT_COUNTED, Counts, growth, short, sysfs_counts, totals
 from agent.checks.registry import Limits, check
 from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
@@ -67,6 +67,7 @@ class OrderLimits(Limits):
     needs_interval_s=2.0,
     skip=not_roce,
     action=_RETRANSMITS,
+    if_unreadable=NOT_COUNTED.format("roce.oos"),
 )
 def roce_oos(sources: Sources, profile: NodeProfile, limits: OrderLimits) -> Iterator[Finding]:
     """Of the packets of a port, next to none may come out of order or be sent again."""

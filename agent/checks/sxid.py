@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from agent.checks.kernel_log import reach_note, shortened
+from agent.checks.kernel_log import NO_LOG, reach_note, shortened
 from agent.checks.nvlink_fabric import no_fabric
 from agent.checks.pci import normal_address
 from agent.checks.registry import Limits, check, unknown
@@ -114,6 +114,7 @@ def parse(records: Iterable[KmsgRecord]) -> tuple[list[SxidFault], list[str]]:
     triggers=("kmsg.xid",),
     skip=no_fabric,
     action=REBOOT,
+    if_unreadable=NO_LOG.format("sxid"),
 )
 def sxid(sources: Sources, profile: NodeProfile, limits: SxidLimits) -> Iterator[Finding]:
     """No NVSwitch may have reported a fatal error since boot."""

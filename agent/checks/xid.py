@@ -17,7 +17,7 @@ from pydantic import Field
 
 from agent.checks import advice
 from agent.checks.gpus import GpuSlot, no_gpus, read, slots
-from agent.checks.kernel_log import reach_note, shortened
+from agent.checks.kernel_log import NO_LOG, reach_note, shortened
 from agent.checks.nvlink_domains import engine_of_slot
 from agent.checks.pci import normal_address
 from agent.checks.registry import Limits, check, unknown
@@ -66,6 +66,7 @@ class XidLimits(Limits):
     triggers=("kmsg.xid",),
     skip=no_gpus,
     action=advice.REBOOT,
+    if_unreadable=NO_LOG.format("xid"),
 )
 def xid(sources: Sources, profile: NodeProfile, limits: XidLimits) -> Iterator[Finding]:
     """No GPU may have reported a fault since boot that the table calls immediate or hard."""

@@ -27,7 +27,8 @@ OUT_OF_REACH = {
     "bmc.air", "bmc.bios", "bmc.coolant", "bmc.events", "bmc.firmware", "bmc.health", "bmc.leak", "bmc.power",
     "engine.cpu", "engine.memory", "engine.numa", "engine.prefix_cache", "history.repeat", "host.disk_health",
     "host.kmsg", "host.limits", "nic.cable", "nic.max_read_request", "nic.serial", "pci.acs", "pci.aspm",
-    "roce.cnp", "roce.ecn_activity",
+    "roce.cnp", "roce.ecn_activity", "driver.persistenced", "gpu.persistence", "gpu.power_dips", "gpu.repair",
+    "host.time", "roce.ecn_config",
 }  # fmt: skip
 #: Warnings by design: persistence costs settings, not service; what happened before is for the vendor; how
 #: well congestion is answered shows in what it costs.
