@@ -29,6 +29,11 @@ class FlapLimits(Limits):
 
     window_s: float = Field(10_800.0, description="Seconds over which flaps are counted", ge=60, le=86_400)
     max_flaps: int = Field(3, description="Flaps in the window; more are a failure", ge=0)
+    hard_flaps: int = Field(
+        10,
+        description="Flaps in the window that close the gate of an RDMA engine: no switch restarts so often",
+        ge=1,
+    )
     warn_flaps: int = Field(2, description="Flaps in the window from which on it warns", ge=1)
 
 
@@ -76,7 +81,10 @@ def _judge(port: NicPort, counts: Counts, deltas: dict[str, CounterDelta], limit
     summary = f"the link went down {flaps} times in {hours:.1f} h{counts.without()}"
     if flaps > limits.max_flaps:
         basis = Basis.limit("max_flaps")
-        return Finding(subject, Verdict.FAIL, summary, flaps, limits.max_flaps, "flaps", _LINK, basis=basis)
+        cls = ServingClass.HARD if flaps >= limits.hard_flaps else ServingClass.SOFT
+        return Finding(
+            subject, Verdict.FAIL, summary, flaps, limits.max_flaps, "flaps", _LINK, cls, basis=basis
+        )
     if flaps >= limits.warn_flaps:
         basis = Basis.limit("warn_flaps")
         return Finding(subject, Verdict.WARN, summary, flaps, limits.warn_flaps, "flaps", _LINK, basis=basis)
