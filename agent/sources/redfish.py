@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import stat
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -84,13 +85,14 @@ class RedfishClient(Bmc):
             return False
         key = (endpoint.ca_file, endpoint.tls_verify, _stamp(endpoint.ca_file))
         with self._lock:
-            if key not in self._contexts:
-                stale = [old for old in self._contexts if old[:2] == key[:2]]
-                context = _make_context(endpoint)
-                for old in stale:
-                    del self._contexts[old]
-                self._contexts[key] = context
-            return self._contexts[key]
+            known = self._contexts.get(key)
+        if known is not None:
+            return known
+        context = _make_context(endpoint)  # not under the lock: a dead mount must stop no other service
+        with self._lock:
+            for old in [old for old in self._contexts if old[:2] == key[:2] and old != key]:
+                del self._contexts[old]
+            return self._contexts.setdefault(key, context)
 
     async def _end_sessions(self) -> None:
         services, self._services = list(self._services.values()), {}
@@ -128,6 +130,9 @@ def _stamp(path: str | None) -> object:
 
 def _make_context(endpoint: RedfishEndpoint) -> ssl.SSLContext:
     try:
+        # A pipe in the place of the file would be waited for without end.
+        if endpoint.ca_file is not None and not stat.S_ISREG(Path(endpoint.ca_file).stat().st_mode):
+            raise SourceUnavailable(f"ca_file {endpoint.ca_file}: is not a regular file")
         context = ssl.create_default_context(cafile=endpoint.ca_file)
     except ssl.SSLError:
         raise SourceUnavailable(f"ca_file {endpoint.ca_file}: holds no certificate in PEM form") from None
