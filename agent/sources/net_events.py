@@ -22,6 +22,14 @@ _REOPEN_S = 1.0
 _DUMP_SEQUENCE = 0x6E676174
 
 
+def _ready(at_most_s: float | None, *descriptors: int) -> set[int]:
+    """Which can be read; by poll(2), since select(2) has no descriptors above 1023 and an agent has many."""
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    return {ready for ready, _ in poller.poll(None if at_most_s is None else at_most_s * 1000)}
+
+
 class LinkFollower:
     """Calls `on_event("net.link")` when state, carrier or MTU of an interface changes, or one comes or goes.
 
@@ -71,7 +79,7 @@ class LinkFollower:
             except OSError:
                 again = True
                 self._following.clear()
-                closed = bool(select.select([self._wake[0]], [], [], _REOPEN_S)[0])
+                closed = bool(_ready(_REOPEN_S, self._wake[0]))
 
     def _follow(self, opened: socket.socket) -> bool:
         """Read messages until close() is called (True); raises OSError when the socket fails."""
@@ -80,8 +88,7 @@ class LinkFollower:
         opened.send(get_link_request(_DUMP_SEQUENCE, None, NLM_F_REQUEST | NLM_F_DUMP))
         self._following.set()
         while True:
-            ready, _, _ = select.select([opened.fileno(), self._wake[0]], [], [])
-            if self._wake[0] in ready:
+            if self._wake[0] in _ready(None, opened.fileno(), self._wake[0]):
                 return True
             try:
                 data = opened.recv(_RECEIVE_B)

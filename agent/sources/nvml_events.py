@@ -28,6 +28,8 @@ LASTING = frozenset(
 )
 #: How long a killed process may take to go.
 REAP_S = 0.5
+#: How long close() waits for the thread: the pipe of a process that cannot be killed stays open.
+CLOSE_S = 2.0
 #: Only a process that followed for so long makes up for failures before it.
 STEADY_S = 60.0
 _AGAIN = "the GPUs left out are tried again"
@@ -89,7 +91,7 @@ class NvmlEvents:
             if self._child is not None:
                 self._child.kill()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(CLOSE_S)
         if self._stuck is not None:
             self._reaper(self._stuck, 0.0)
 

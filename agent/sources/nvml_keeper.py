@@ -26,6 +26,8 @@ HANG_REST_S, CRASH_REST_S, START_REST_S = 10.0, 1.0, 2.0
 #: How long a killed process may take to go.
 REAP_S = 0.5
 MAX_STUCK = 2
+#: How long close() waits for the call in progress: it ends at once, unless its process cannot be killed.
+CLOSE_S = 2.0
 #: Asks in the pipe at once: all of them must fit into its 64 KiB.
 MAX_BATCH = 64
 #: NVML keeps saying these until it is started anew (driver reloaded, GPU reset), so a process that has heard
@@ -96,9 +98,13 @@ class NvmlKeeper:
         child = self._child
         if child is not None:
             child.kill()
-        with self._lock:
+        if not self._lock.acquire(timeout=CLOSE_S):
+            return  # whoever holds it waits for a process that is stuck, and ends it after its deadline
+        try:
             self._end_child((NODE,))
             self._collect_stuck()
+        finally:
+            self._lock.release()
 
     def _some(self, asks: Sequence[Ask]) -> list[Answer]:
         """Answers to the first of these, at least one: as many as one process gives until it fails."""

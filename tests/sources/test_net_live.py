@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import resource
+import socket
+
 import pytest
 
 from agent.errors import DeviceAbsent, NotSupported, SourceUnavailable
+from agent.sources import net_events
 from agent.sources.net_events import LinkFollower
+from agent.sources.net_wire import open_socket
 from agent.sources.netlink import LiveNet
 
 NET = LiveNet()
@@ -50,4 +56,25 @@ def test_follower_starts_and_stops_without_sending_anything() -> None:
     assert follower.wait_following(20)
     follower.close()
     follower.close()
+    assert events == []
+
+
+def test_the_follower_follows_with_a_thousand_files_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent keeps many files of sysfs open; select(2) would take no descriptor above 1023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+
+    def far_away(groups: int) -> socket.socket:
+        with open_socket(groups) as near:
+            return socket.socket(fileno=fcntl.fcntl(near, fcntl.F_DUPFD_CLOEXEC, 1500))
+
+    monkeypatch.setattr(net_events, "open_socket", far_away)
+    events: list[str] = []
+    follower = LinkFollower(events.append)
+    try:
+        follower.start()
+        assert follower.wait_following(10)
+        follower.close()  # a thread that had died would have been told of by pytest
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert events == []

@@ -1,7 +1,9 @@
 """The Redfish client against a real HTTPS service: what works, and that everything else fails closed."""
 
 import logging
+import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -215,6 +217,38 @@ def test_a_corrected_ca_file_is_used_at_once(
     assert "certificate is refused" in str(_refused(client, mine))
     ca.write_text(certificates.ca.read_text())
     assert client.get("node", mine, SYSTEM)["Id"] == "1"
+
+
+def test_a_ca_file_that_is_a_pipe_is_refused(
+    client: RedfishClient, endpoint: RedfishEndpoint, tmp_path: Path
+) -> None:
+    for name in ("pipe.pem", "folder.pem"):
+        (os.mkfifo if name == "pipe.pem" else os.mkdir)(tmp_path / name)
+        mine = endpoint.model_copy(update={"ca_file": str(tmp_path / name)})
+        assert "is not a regular file" in str(_refused(client, mine))
+
+
+def test_a_ca_file_that_cannot_be_read_to_its_end_delays_no_other_service(
+    client: RedfishClient, endpoint: RedfishEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, goes_on, make = threading.Event(), threading.Event(), ssl.create_default_context
+
+    def dead_mount(*, cafile: str) -> ssl.SSLContext:
+        if cafile.endswith("dead.pem"):
+            read.set()
+            goes_on.wait(30)
+        return make(cafile=cafile)
+
+    monkeypatch.setattr(ssl, "create_default_context", dead_mount)
+    (tmp_path / "dead.pem").write_text("nonsense")
+    dead = endpoint.model_copy(update={"ca_file": str(tmp_path / "dead.pem")})
+    waiting = threading.Thread(target=lambda: _refused(client, dead))
+    waiting.start()
+    assert read.wait(10)
+    assert client.get("cdu", endpoint, SYSTEM)["Id"] == "1"
+    assert waiting.is_alive()
+    goes_on.set()
+    waiting.join(30)
 
 
 @pytest.mark.parametrize("how", ["hang", "drip", "drip-headers"])
