@@ -50,8 +50,8 @@ def write_tree(folder: NodeFolder, root: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, str):
             target.write_text(f"{content}\n")
-        elif isinstance(content, bytes):
-            target.write_bytes(content)
+        elif isinstance(content, dict) and "hex" in content:  # PCI configuration space, vital product data
+            target.write_bytes(bytes.fromhex(content["hex"]))
 
 
 def nvml_file(path: Path, latencies_us: Mapping[str, int] | None = None) -> NvmlFile:
@@ -71,6 +71,7 @@ def nvml_file(path: Path, latencies_us: Mapping[str, int] | None = None) -> Nvml
 #: What the library says otherwise than of an H200, so that the node's profile is met.
 B300 = {
     "driver_version": "580.95.05",
+    "nvml_version": "13.580.95.05",
     "gpu.field.164": 53125,
     **{f"gpu.{name}_limit_mw": 1_100_000 for name in ("enforced", "requested", "default", "max")},
 }
