@@ -89,7 +89,7 @@ test-web: $(VENV)/.dev
 
 .PHONY: bench
 bench: $(VENV)/.dev
-	@bash .ci/need gcc:gcc gcc:libc6-dev
+	@bash .ci/need gcc:gcc gcc:libc6-dev prometheus-node-exporter:prometheus-node-exporter
 	$(BIN)/python tests/bench/run_bench.py
 
 # The machine's own extra indexes and constraints are kept out: the pins and hashes must be everyone's.
