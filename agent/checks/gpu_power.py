@@ -17,7 +17,7 @@ from pydantic import Field
 from agent.checks import advice
 from agent.checks.gpus import GpuSlot, judge_readings, measured, no_gpus
 from agent.checks.registry import Limits, check
-from agent.errors import SourceError
+from agent.errors import ParseError, SourceError
 from agent.model import Action, Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
@@ -78,6 +78,8 @@ def gpu_power_limit(sources: Sources, profile: NodeProfile, limits: PowerLimits)
 
 def _judge_limit(slot: GpuSlot, now: GpuReading, profile: NodeProfile, limits: PowerLimits) -> Finding:
     enforced_w = now.number("enforced_limit_w")
+    if enforced_w <= 0:
+        raise ParseError(f"the enforced power limit reads {enforced_w:g} W, which no GPU has")
     provisioned_w = profile.gpus.power_limit_w
     if provisioned_w is None:
         want_w, origin = now.number("default_limit_w"), "device default"

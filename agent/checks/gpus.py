@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: What a GPU sensor or an offset can be, in degrees C; anything else is not a temperature.
 PLAUSIBLE_C = range(-60, 151)
+#: How every register of a device that is gone reads, in 32 and in 64 bits.
+ALL_ONES = (2**32 - 1, 2**64 - 1)
 #: A reading older than this was not read now: a source that serves old values must not look healthy.
 MAX_READING_AGE_S = 15.0
 _SEE_LOST = Action(hint="Do what gpu.lost says of this GPU; this check needs nothing of its own.")
@@ -165,7 +167,7 @@ def plausible_c(reading: GpuReading, field: str) -> int:
 def count_of(reading: GpuReading, field: str) -> int:
     """A count. Raises ParseError for a number that no counter holds."""
     value = reading.integer(field)
-    if not 0 <= value < 2**64:
+    if not 0 <= value < ALL_ONES[-1] or value in ALL_ONES:
         raise ParseError(f"{reading.group}.{field} reads {value}, not a count")
     return value
 

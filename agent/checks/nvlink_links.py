@@ -101,6 +101,8 @@ def _slow_links(
     speeds = now.integers("speeds_mb_s")
     if len(speeds) <= max(active):
         raise ParseError(f"NVML gives {len(speeds)} link speeds but link {max(active)} is active")
+    if min(speeds[link] for link in active) < 0 or not any(speeds[link] for link in active):
+        raise ParseError("NVML gives no speed of links that are active")
     least = (want or max(speeds[link] for link in active)) * (1 - limits.speed_tolerance_percent / 100)
     return {link: speeds[link] for link in active if speeds[link] < least}
 
