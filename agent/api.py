@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
+from agent.probes import Probes
 from agent.publisher import Publisher, Reply
 
 if TYPE_CHECKING:
@@ -21,8 +22,13 @@ METHODS = ["GET", "HEAD", "OPTIONS"]
 _ALLOW = {"allow": ", ".join(METHODS), "cache-control": "no-store"}
 
 
-def make_api(publisher: Publisher) -> FastAPI:
+def make_api(publisher: Publisher) -> Probes:
     """The application; what it shows is read from the publisher at each request."""
+    return Probes(_pages(publisher), publisher, _ALLOW)
+
+
+def _pages(publisher: Publisher) -> FastAPI:
+    """Everything that is read; of the probes what Probes leaves: HEAD, OPTIONS, and refusing the rest."""
     # Without redirects: HAProxy and Kubernetes take a 3xx of a health check for success.
     app = FastAPI(title="nodegate", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
 
