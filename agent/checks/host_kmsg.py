@@ -25,6 +25,7 @@ from agent.sources.kmsg_host import (
     HUNG_TASK,
     LOCKUP,
     OOM,
+    PREVIOUS_BOOT,
     UNCORRECTED,
     family_of,
 )
@@ -68,6 +69,7 @@ class _Rule:
 _RULES: dict[str, _Rule] = {
     LOCKUP: _Rule("CPU lockups or RCU stalls", _LOOK, "lockups"),
     HUNG_TASK: _Rule("reports of hung tasks", _LOOK, "hung_tasks"),
+    PREVIOUS_BOOT: _Rule("lines of a hardware error that ended the boot before", _MEMORY),
     DRIVER: _Rule("lines of a driver that does not fit its library", _LIBRARY),
 }
 

@@ -16,6 +16,7 @@ UNCORRECTED = "uncorrected"
 CORRECTED = "corrected"
 DRIVER = "driver"
 DISK = "disk"
+PREVIOUS_BOOT = "previous_boot"
 
 FAMILIES: dict[str, re.Pattern[str]] = {
     LOCKUP: re.compile(
@@ -25,10 +26,14 @@ FAMILIES: dict[str, re.Pattern[str]] = {
     OOM: re.compile(r"[Oo]ut of memory.{0,40}Kill(?:ed)? process (?P<pid>\d+) \((?P<name>[^)]*)\)"),
     UNCORRECTED: re.compile(
         r"EDAC .{0,40}\bUE\b|(?:mce|\[Hardware Error\]): .{0,40}Uncorrected|Machine Check Exception"
-        r"|event severity: (?:fatal|recoverable)|Memory failure: 0x"
+        r"|\}\[Hardware Error\]: event severity: (?:fatal|recoverable)|Memory failure: 0x"
     ),
     CORRECTED: re.compile(
         r"EDAC .{0,40}\bCE\b|\bCorrected error|event severity: corrected|Machine check events logged"
+    ),
+    # drivers/acpi/apei/bert.c: what ended the boot before, without the `{number}` of an error of this boot.
+    PREVIOUS_BOOT: re.compile(
+        r"^\[Hardware Error\]: event severity: (?:fatal|recoverable)|BERT: Error records from previous boot"
     ),
     DRIVER: re.compile(r"NVRM:.*(?:API mismatch|out of sync)"),
     DISK: re.compile(

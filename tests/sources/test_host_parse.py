@@ -75,6 +75,8 @@ def test_clock_units() -> None:
         ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0", "uncorrected"),
         ("mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 7: be00000000800400", "uncorrected"),
         ("{1}[Hardware Error]: event severity: fatal", "uncorrected"),
+        ("[Hardware Error]: event severity: fatal", "previous_boot"),
+        ("BERT: Error records from previous boot:", "previous_boot"),
         ("[Hardware Error]: Uncorrected, software restartable error.", "uncorrected"),
         ("Memory failure: 0x1234: recovery action for dirty LRU page: Recovered", "uncorrected"),
         ("EDAC MC1: 7 CE memory scrubbing error on DIMM_B1", "corrected"),
