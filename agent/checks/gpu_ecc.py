@@ -25,7 +25,10 @@ from agent.sources.gpu_reading import GpuReading, NvmlGroup
 #: What NVML calls the kinds of memory, and people.
 KINDS = {"dram": "DRAM", "sram": "SRAM"}
 _NO_UNCORRECTED = Basis.standard("no uncorrected memory error")
-_ENABLE_ECC = advice.play("gpu", "Enable ECC with nvidia-smi -e 1 and reboot the node.")
+_ENABLE_ECC = advice.play(
+    "gpu",
+    "Enable ECC with nvidia-smi -e 1 and reboot the node, or write `gpus: {ecc: false}` into the profile.",
+)
 _WATCH = advice.person("Watch the count and gpu.remap; plan a replacement of the GPU if it keeps growing.")
 _WORN = advice.reseat(
     "Replace the GPU: uncorrected SRAM errors of its lifetime have passed the mark for replacement."

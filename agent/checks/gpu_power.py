@@ -92,6 +92,9 @@ def _judge_limit(slot: GpuSlot, now: GpuReading, profile: NodeProfile, limits: P
     cause, action = _impossible(now, want_w, limits) or _who(
         now, enforced_w, now.number("requested_limit_w"), want_w, limits
     )
+    if provisioned_w is None:  # nobody said that the default is wanted
+        meant = f"If {enforced_w:g} W is meant, write gpus.power_limit_w: {enforced_w:g} into the profile."
+        action = replace(action, hint=f"{action.hint} {meant}")
     summary = f"enforced limit {enforced_w:g} W, {origin} {want_w:g} W: {cause}"
     return Finding(slot.subject, Verdict.FAIL, summary, enforced_w, want_w, "W", action, basis=basis)
 

@@ -27,12 +27,15 @@ _EXPECTED, _BASIS = "none of 0xe8", Basis.standard("NVML clocks event reasons")
 _UNLISTED = advice.person("Look up this event reason in the NVML documentation of the driver in use.")
 _COOLING = advice.person("Check coolant flow, inlet temperature and air flow of this GPU.")
 _POWER = advice.person("Check PDU and power supply alarms of the rack: hardware asserts the power brake.")
+_EITHER = advice.person(
+    "Check cooling of this GPU, then PDU and power supply alarms: it does not say which of them slows it."
+)
 #: Worst first: bit, class while serving, words, what to do.
 FAULTS: tuple[tuple[int, ServingClass, str, Action], ...] = (
     (HW_THERMAL, ServingClass.HARD, "hardware thermal slowdown", _COOLING),
     (POWER_BRAKE, ServingClass.SOFT, "hardware power brake", _POWER),
     (SW_THERMAL, ServingClass.SOFT, "software thermal slowdown", _COOLING),
-    (HW_SLOWDOWN, ServingClass.SOFT, "hardware slowdown", _POWER),
+    (HW_SLOWDOWN, ServingClass.SOFT, "hardware slowdown", _EITHER),
 )
 
 

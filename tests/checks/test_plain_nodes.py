@@ -149,6 +149,15 @@ def test_what_the_profile_must_settle_is_named(machine: str) -> None:
         assert key in hint or key in finding.summary, f"{id_}: {finding.summary} -> {hint}"
 
 
+def test_a_power_limit_that_was_meant_is_settled_by_the_profile() -> None:
+    node = plain_node()
+    for key in ("enforced_limit_w", "requested_limit_w"):
+        node.set(f"nvml.gpus.3.power.{key}", 500.0)
+    found = blockers(node, NodeProfile.model_validate(PLAIN))
+    assert set(found) == {"gpu.power_limit"}
+    assert "gpus.power_limit_w: 500" in advice_of("gpu.power_limit", found["gpu.power_limit"]).hint
+
+
 def test_a_bus_that_lists_no_device_at_all_loses_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sandbox shows an empty /sys/bus/pci/devices: gpu.lost closes at one reading and cannot be waived."""
     node = plain_node()
