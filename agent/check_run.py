@@ -15,6 +15,8 @@ from agent.sources import Sources
 
 #: Characters of a traceback that are kept, its end: that is where the cause stands.
 MOST_TRACE = 8_000
+#: More subjects than any node has: a check that reports more is broken and must not fill memory and journal.
+MOST_SUBJECTS = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ def perform(plan: CheckPlan, sources: Sources) -> Outcome:
             known = findings.get(finding.subject)
             if known is None or _worse(finding, known):
                 findings[finding.subject] = finding
+            if len(findings) > MOST_SUBJECTS:
+                raise OverflowError(f"the check reports more than {MOST_SUBJECTS} subjects")
     except BaselineOnly:
         error = "baseline taken, a second sample is needed"
     except SourceError as cause:

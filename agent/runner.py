@@ -211,8 +211,10 @@ class Runner:
     async def _wait_out(self, lane: Lane, answer: asyncio.Future[Outcome], thread: threading.Thread) -> None:
         """The deadline has passed: UNKNOWN until the thread comes back; what it says then is dropped."""
         late = no_answer(lane.plan.deadline_s)
-        log.warning("check %s: %s", lane.plan.check.id, late)
-        self._on_defect(lane.plan.check.id, late, stack_of(thread))
+        if lane.logged != late:  # a check that is late each time is told once
+            log.warning("check %s: %s", lane.plan.check.id, late)
+            self._on_defect(lane.plan.check.id, late, stack_of(thread))
+        lane.logged = late
         while True:
             plan = lane.plan
             lane.duration_s = plan.deadline_s
@@ -231,7 +233,8 @@ class Runner:
         due_mono_s = next_beat_s(lane.beat_s, lane.plan.period_s, started_mono_s)
         if lane.track.any_unknown and lane.plan.check.needs_interval_s > 0:
             # Most likely only a baseline has been taken: the second sample must not wait for a whole period.
-            due_mono_s = min(due_mono_s, started_mono_s + lane.plan.check.needs_interval_s)
+            # Counted from now: when in the run the first one was taken is not known.
+            due_mono_s = min(due_mono_s, self._sources.clock.mono_s() + lane.plan.check.needs_interval_s)
         # A clock that has been set back must not make it wait for longer.
         left_s = min(due_mono_s - self._sources.clock.mono_s(), (1 + SKIPPED_SHARE) * lane.plan.period_s)
         delay_s = self._delay_s(lane, max(MIN_GAP_S, left_s))

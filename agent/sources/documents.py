@@ -11,9 +11,12 @@ import yaml
 from pydantic import ValidationError
 
 from agent.errors import ConfigError
+from agent.sources.json_depth import too_deep
 
 #: A capture of a large node is some 100 KiB; anything far above is no document of ours.
 DOCUMENT_LIMIT_B = 16 << 20
+#: Longest whole number in YAML; one of thousands of digits could not even be shown.
+_NUMBER_CHARS = 40
 
 
 def read_bounded(path: Path, limit_b: int = DOCUMENT_LIMIT_B) -> str:
@@ -39,20 +42,21 @@ def read_json(path: Path) -> Any:
     """A JSON document; NaN, infinities and repeated keys are refused. Raises ConfigError."""
     text = read_bounded(path)
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        found = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except json.JSONDecodeError as cause:
         raise ConfigError(f"is not JSON: {cause.msg}", where=f"{path}:{cause.lineno}") from cause
     except RecursionError as cause:
         raise ConfigError("is nested too deeply", where=str(path)) from cause
     except ValueError as cause:
         raise ConfigError(f"is not JSON: {cause}", where=str(path)) from cause
+    return _not_too_deep(found, path)
 
 
 def read_yaml(path: Path) -> Any:
     """A YAML document of plain values; aliases and repeated keys are refused. Raises ConfigError."""
     text = read_bounded(path)
     try:
-        return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 (a SafeLoader)
+        found = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 (a SafeLoader)
     except yaml.MarkedYAMLError as cause:
         line = f":{cause.problem_mark.line + 1}" if cause.problem_mark else ""
         problem = cause.problem or cause.context or "cannot be read"
@@ -61,6 +65,13 @@ def read_yaml(path: Path) -> Any:
         raise ConfigError("is nested too deeply", where=str(path)) from cause
     except (yaml.YAMLError, ValueError) as cause:
         raise ConfigError(f"is not YAML: {' '.join(str(cause).split())}", where=str(path)) from cause
+    return _not_too_deep(found, path)
+
+
+def _not_too_deep(found: Any, path: Path) -> Any:
+    if too_deep(found):
+        raise ConfigError("is nested too deeply", where=str(path))
+    return found
 
 
 def one_problem(error: ValidationError, data: object, where: str) -> ConfigError:
@@ -123,3 +134,12 @@ class _PlainLoader(yaml.SafeLoader):
         if len(found) != len(node.value):
             raise yaml.constructor.ConstructorError(None, None, "a key is there twice", node.start_mark)
         return found
+
+    def construct_whole_number(self, node: yaml.ScalarNode) -> int:
+        """A number as a person writes one; Python's limit of digits is not for hexadecimal and base 60."""
+        if len(node.value) > _NUMBER_CHARS:
+            raise yaml.constructor.ConstructorError(None, None, "a number is too long", node.start_mark)
+        return int(self.construct_yaml_int(node))
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_whole_number)

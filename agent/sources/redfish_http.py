@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from agent.errors import ParseError, SourceUnavailable
+from agent.sources.json_depth import too_deep
 
 MAX_DOCUMENT_BYTES = 8 * 1024 * 1024
 MAX_REDIRECTS = 3
@@ -119,6 +120,8 @@ def parse_document(where: str, body: bytes) -> dict[str, Any]:
         document = json.loads(body, parse_constant=_refuse_constant, parse_int=_integer)
     except (ValueError, RecursionError):
         raise ParseError(f"{where}: answers with something that is no JSON") from None
+    if too_deep(document):
+        raise ParseError(f"{where}: answers with JSON that is nested too deeply")
     if not isinstance(document, dict):
         raise ParseError(f"{where}: answers with a JSON {type(document).__name__}, not an object")
     return document

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import statistics
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from runner_kit import loaded, make_check, profile, result, sources
 from runner_node import LIMIT_S, Node, Probe, until
 
+from agent.check_run import MOST_SUBJECTS
 from agent.checks.registry import Limits
 from agent.errors import BaselineOnly, ConfigError, SourceUnavailable
 from agent.model import Finding, ServingClass, Verdict
@@ -117,6 +120,22 @@ def test_an_answer_that_is_no_finding_is_unknown(answer: Any) -> None:
         async with node.running():
             await until(lambda: node.verdict("c") is U, "UNKNOWN")
             assert "TypeError" in node.result("c").finding.summary  # type: ignore[union-attr]
+
+    asyncio.run(story())
+
+
+def test_a_check_that_floods_is_unknown_and_bounded() -> None:
+    def endless(*_: object) -> Iterator[Finding]:
+        for number in itertools.count():
+            yield Finding(f"gpu{number}", P, "fine")
+
+    async def story() -> None:
+        node = Node(make_check("c", endless), make_check("d"))
+        async with node.running():
+            await until(lambda: node.verdict("c") is U, "UNKNOWN")
+            assert "reports more than" in node.result("c").finding.summary  # type: ignore[union-attr]
+            await until(lambda: node.verdict("d") is P, "the others go on")
+            assert len(node.runner.snapshot.results) <= MOST_SUBJECTS + 3
 
     asyncio.run(story())
 

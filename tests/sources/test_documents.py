@@ -31,6 +31,8 @@ def refused(read: Any, path: Path) -> str:
         ('{"a": NaN}', "NaN is not a number"),
         ('{"a": 1, "a": 2}', "'a' is there twice"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 900 + "1" + "}" * 900, "nested too deeply"),
+        ("[" * 66 + "]" * 66, "nested too deeply"),
         ('{"a": ' + "9" * 5000 + "}", "is not JSON"),
     ],
 )
@@ -51,8 +53,11 @@ def test_json(tmp_path: Path, text: str, says: str) -> None:
         ("a: 2026-99-99\n", "is not YAML"),
         ("a: \x01", "is not YAML"),
         ("[" * 20_000, "nested too deeply"),
+        ("a: " + "{a: " * 70 + "1" + "}" * 70, "nested too deeply"),
         ("? [1]\n: 2\n", "is not YAML"),
-        ("a: " + "9" * 5000, "is not YAML"),
+        ("a: " + "9" * 5000, "a number is too long"),
+        ("a: 0x" + "f" * 9000, ":1: is not YAML: a number is too long"),
+        ("a: 1" + ":59" * 3000, "a number is too long"),
     ],
 )
 def test_yaml(tmp_path: Path, text: str, says: str) -> None:

@@ -273,6 +273,7 @@ def test_what_comes_too_slowly_ends_at_the_deadline(
         ("garbage", ParseError, "no JSON"),
         ("nan", ParseError, "no JSON"),
         ("deep", ParseError, "no JSON"),
+        ("nested", ParseError, "nested too deeply"),
         ("list", ParseError, "JSON list, not an object"),
         ("huge", ParseError, "more than 8388608 bytes"),
         ("gzip", ParseError, "compressed"),

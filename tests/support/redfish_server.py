@@ -232,6 +232,7 @@ _PLAIN: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "garbage": (200, b"<html>login</html>", {}),
     "nan": (200, b'{"Reading": NaN}', {}),
     "deep": (200, b"[" * 100_000, {}),
+    "nested": (200, b'{"a":' * 500 + b"1" + b"}" * 500, {}),
     "list": (200, b"[1, 2]", {}),
     "no-token": (201, b"{}", {}),
     "bad-token": (201, b"{}", {"X-Auth-Token": "a b\x01c"}),
