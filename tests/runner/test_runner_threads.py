@@ -54,6 +54,27 @@ def test_an_overrun_is_told_once_with_the_stack_of_the_stuck_thread() -> None:
     assert len(stack) < 20_000
 
 
+def test_a_check_that_is_late_again_and_again_is_told_once_until_it_is_in_time() -> None:
+    probe = Probe()
+
+    async def story() -> Node:
+        node = Node(make_check("c", probe, period_s=0.01, deadline_s=0.05))
+        async with node.running():
+            for _ in range(2):
+                async with probe.hanging():
+                    late = probe.runs + 1
+                    await until(lambda late=late: probe.runs >= late, "a run that hangs")
+                    told = len(node.snapshots)
+                    await until(lambda told=told: len(node.snapshots) > told + 1, "it is late")
+            assert len(node.defects) == 1
+            await until(lambda: node.verdict("c") is P, "an answer in time")
+            async with probe.hanging():
+                await until(lambda: len(node.defects) == 2, "late once more")
+        return node
+
+    assert {error for _, error, _ in asyncio.run(story()).defects} == {"no answer within 0.05 s"}
+
+
 def test_threads_are_reused_by_checks_that_come_back() -> None:
     probes = [Probe() for _ in range(3)]
     seen: set[int] = set()
