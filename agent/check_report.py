@@ -35,8 +35,9 @@ def show_table(report: PassReport, out: Out) -> None:
 def _show_explanations(report: PassReport, out: Out) -> None:
     """Under the table, what to do about each finding and, indented, what it rests on and what it does."""
     telling = [r for r in report.results if r.verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)]
+    shared = _shared_causes(telling)
     rows = _merged(
-        (r.check, r.subject, _advice(report, r), tuple(explanation(report.entry(r))))
+        (r.check, r.subject, shared.get(_cause(r)) or _advice(report, r), tuple(explanation(report.entry(r))))
         for r in sorted(telling, key=lambda result: WORST_FIRST.index(result.verdict))
     )
     if rows:
@@ -45,6 +46,19 @@ def _show_explanations(report: PassReport, out: Out) -> None:
         out.line(f"-> {check} {subject}: {advice}" if advice else f"-> {check} {subject}")
         for line in lines:
             out.line(f"   {line}", "dim")
+
+
+def _shared_causes(results: Iterable[Result]) -> dict[str, str]:
+    """What is said where several checks miss their evidence for one reason, instead of each one's source."""
+    checks: dict[str, set[str]] = {}
+    for result in results:
+        if result.verdict is Verdict.UNKNOWN:
+            checks.setdefault(_cause(result), set()).add(result.check)
+    return {cause: f"One cause: {cause}" for cause, several in checks.items() if len(several) > 1}
+
+
+def _cause(result: Result) -> str:
+    return cause_of(result.finding.summary) if result.verdict is Verdict.UNKNOWN else ""
 
 
 def _word(result: Result) -> str:

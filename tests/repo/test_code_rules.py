@@ -23,6 +23,7 @@ PURE = {
     "collections",
     "concurrent",  # waits side by side for sources that answer late
     "contextlib",
+    "copy",
     "dataclasses",
     "datetime",
     "difflib",

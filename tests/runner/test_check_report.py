@@ -133,3 +133,17 @@ def test_junit_can_be_read_and_counts_each_kind() -> None:
         == "Run it.\nexpected >= 5 C, from limit gpu.thermal_margin.min_margin_c (default)\ncloses glm"
     )
     assert {p.attrib["name"]: p.attrib["value"] for p in suite.iter("property")}["simulated"] == "true"
+
+
+def test_evidence_that_several_checks_miss_for_one_reason_is_explained_once() -> None:
+    silent = [Finding("gpu0", Verdict.UNKNOWN, "NVML does not start; next try in 3 s")]
+    other = [Finding("gpu0", Verdict.UNKNOWN, "no answer")]
+    checks = [make_check("gpu.a", lambda *_: silent), make_check("gpu.b", lambda *_: silent)]
+    checks.append(make_check("gpu.c", lambda *_: other))
+    stream = io.StringIO()
+    by_id = {check.id: check for check in checks}
+    show_table(run_pass(sources(), loaded(), by_id, phase=None, only=None, node="n1"), Out(stream))
+    told = [line for line in stream.getvalue().splitlines() if line.startswith("->")]
+    assert told[0] == "-> gpu.a, gpu.b gpu0: One cause: NVML does not start"
+    assert len(told) == 2
+    assert told[1].startswith("-> gpu.c gpu0: Find out why this cannot be read")
