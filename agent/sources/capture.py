@@ -35,7 +35,7 @@ _KEPT = ("profile.yaml", "scenarios", "README.md", "raw")
 
 _HOSTNAME = "proc/sys/kernel/hostname"
 #: A pin's serial number and the node's name, in a profile that may not even be valid YAML.
-_SERIAL = re.compile(r"""\bserial["']?\s*:\s*["']?([\w-]+)""")
+_SERIAL = re.compile(r"""\bserial["']?[ \t]*:[ \t]*["']?([\w-]+)""")
 _NODE_NAME = re.compile(r"""(?m)^(node:[ \t]+)["']?[\w.-]+["']?""")
 
 

@@ -53,7 +53,8 @@ _NAMING = frozenset(
 )  # fmt: skip
 _ADDRESS = re.compile(r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.])")
 _URL_HOST = re.compile(r"https?://(?:[^/\s\"'@]*@)?([A-Za-z0-9._-]+)")
-_PEER_HOST = re.compile(r"""\bhost["']?\s*:\s*["']?([A-Za-z0-9._-]+)""")
+#: On one line: under `host:` of a profile the next line holds a key, which names nobody.
+_PEER_HOST = re.compile(r"""\bhost["']?[ \t]*:[ \t]*["']?([A-Za-z0-9._-]+)""")
 _MOUNT_SERVER = re.compile(r"(?m)^([A-Za-z0-9._-]+):/")
 
 

@@ -25,7 +25,7 @@ _SHORTEST = 4
 _EXTENDED_AT, _CAP_SERIAL_NUMBER = 0x100, 0x0003
 _VPD_SERIAL = re.compile(rb"SN([\x01-\x40])", re.DOTALL)
 #: Host names that name no machine; `node` is what a capture without one says, and a key of every profile.
-_NO_NAMES = frozenset({"localhost", "node"})
+_NO_NAMES = frozenset({"localhost", "node", "127.0.0.1", "0.0.0.0"})  # noqa: S104
 
 
 class Redactor:

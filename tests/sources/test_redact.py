@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from node_kit import UUID, bmc_document, demo_node, host_document, small_documents, write_node
+from nodes import profile_path
 
 from agent.node_profile import GPU_UUID
 from agent.profile_loader import load_profile
@@ -82,6 +83,20 @@ def test_a_redacted_capture_holds_none_of_it_and_still_fits_its_profile(tmp_path
     assert folder.meta.boot_id == (folder.files or {})["proc/sys/kernel/random/boot_id"]
     assert folder.meta.name == (folder.files or {})["proc/sys/kernel/hostname"]
     assert folder.meta.redacted
+
+
+@pytest.mark.parametrize("name", ["b300-roce", "b300-x16", "h20-roce", "gb10", "h200-ib", "h200-roce"])
+def test_keys_and_loopback_addresses_of_a_profile_stay(name: str) -> None:
+    text = profile_path(name).read_text() + "\napi: {host: 127.0.0.1, port: 19470}\n"
+    recording, profile = recorder.redact(recorder.record(replay_sources(demo_node(), None).sources), text)
+    assert recording.meta["redacted"]
+
+    def keys(value: object) -> object:
+        return {key: keys(item) for key, item in value.items()} if isinstance(value, dict) else None
+
+    redacted = yaml.safe_load(profile or "")
+    assert keys(redacted["host"]) == keys(yaml.safe_load(text)["host"])
+    assert redacted["api"]["host"] == "127.0.0.1"
 
 
 @pytest.mark.parametrize("host", ["vm", "localhost", ""])
