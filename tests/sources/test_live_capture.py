@@ -1,7 +1,4 @@
-"""A capture made on real GPUs replays with the verdicts that the live check gave there.
-
-The checks of that time are compared; what later ones read was not captured, so they must not pass by it.
-"""
+"""A capture made on real GPUs replays with the verdicts that the live check gave there."""
 
 from __future__ import annotations
 
@@ -14,9 +11,6 @@ from agent.one_shot import run_pass
 from agent.profile_loader import load_profile
 from agent.sources.replay import replay_sources
 
-#: Checks that read more now than they did then.
-WIDENED = ("gpu.remap", "host.driver")
-
 
 def test_replay_says_what_the_live_machine_said() -> None:
     node = node_dir("h200-x2-live")
@@ -27,8 +21,8 @@ def test_replay_says_what_the_live_machine_said() -> None:
     replayed: dict[str, dict[str, str]] = {}
     for result in report.results:
         replayed.setdefault(result.check, {})[result.subject] = str(result.verdict)
-    same = [check for check in live if check not in WIDENED]
-    assert {check: replayed[check] for check in same} == {check: live[check] for check in same}
-    for check in WIDENED:
-        assert set(replayed[check].values()) <= {"UNKNOWN", "SKIP", "PASS"}, check
+    # Checks and subjects that are younger than the capture are left out.
+    known = {check: {subject: replayed[check][subject] for subject in live[check]} for check in live}
+    assert known == live
+    assert len(live) > 90
     assert live["nvlink.links"] == {"gpu0": "PASS", "gpu1": "PASS"}
