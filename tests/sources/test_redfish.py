@@ -375,6 +375,26 @@ def test_documents_that_hang_one_after_the_other_mean_a_bmc_that_hangs(
     assert server.asked(ROOT) == 0
 
 
+def test_a_document_that_waited_behind_one_that_hangs_is_not_called_slow(
+    client: RedfishClient, server: RedfishServer, endpoint: RedfishEndpoint
+) -> None:
+    hasty = endpoint.model_copy(update={"deadline_s": 3.0})
+    client.get("node", hasty, SYSTEM)  # the session
+    bios = f"{SYSTEM}/Bios"
+    server.documents[bios] = {"Id": "BIOS"}
+    server.behave = {ROOT: "hang", bios: "hang"}
+    first = threading.Thread(target=lambda: _refused(client, hasty, ROOT))
+    first.start()
+    end_s = time.monotonic() + 10
+    while not server.asked(ROOT) and time.monotonic() < end_s:
+        time.sleep(0.005)
+    time.sleep(0.5)  # so that the second one has this long left when the first has used up its time
+    assert isinstance(_refused(client, hasty, bios), SourceTimeout)
+    first.join(30)
+    server.behave.clear()
+    assert client.get("node", hasty, bios)["Id"] == "BIOS"
+
+
 def test_a_port_where_nobody_listens_is_told_and_rested(
     client: RedfishClient, clock: Clock, endpoint: RedfishEndpoint
 ) -> None:
