@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -48,9 +48,14 @@ def history_command(
         return
     told = [entry for entry in answer["entries"] if not _began_well(entry)]
     out = Out()
-    out.table(("time", "what", "of", "change", "why"), merge(map(_history_row, told), 2, subjects))
+    out.table(("time", "what", "of", "change", "why"), merge(map(_history_row, told), 2, _together))
     if left := len(answer["entries"]) - len(told):
         out.line(f"left out: {left} first results that were PASS or SKIP (--json has them)")
+
+
+def _together(several: Sequence[str]) -> str:
+    """What a row is about; the part is named where it is one alone."""
+    return several[0] if len(several) == 1 else subjects([each.partition(" (")[0] for each in several])
 
 
 def _began_well(entry: Mapping[str, Any]) -> bool:

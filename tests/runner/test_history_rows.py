@@ -42,8 +42,11 @@ def test_what_began_well_is_counted(
 def test_what_says_the_same_shares_a_row(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _told([_result(f"gpu{number}", "PASS", "UNKNOWN") for number in range(8)], monkeypatch)
+    several = [_result(f"gpu{number}", "PASS", "UNKNOWN") | {"part": f"GPU-{number}"} for number in range(8)]
+    _told([*several, _result("gpu3", "PASS", "FAIL", "hot") | {"part": "GPU-3"}], monkeypatch)
     text = capsys.readouterr().out
+    assert "gpu3 (GPU-3)" in text
+    assert "GPU-0" not in text
     assert text.count("PASS -> UNKNOWN") == 1
     assert "gpu0-gpu7" in text
     assert "left out" not in text
