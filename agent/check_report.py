@@ -10,7 +10,7 @@ from agent.console import Out
 from agent.explain_lines import explanation, flags
 from agent.model import WORST_FIRST, ActionKind, Result, Verdict
 from agent.one_shot import PassReport
-from agent.rows import Row, cause_of, merge, names, subjects, worst_first
+from agent.rows import Row, cause_of, merge, names, shared_causes, subjects, worst_first
 
 _JUNIT_CHILD = {Verdict.FAIL: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}
 
@@ -35,7 +35,7 @@ def show_table(report: PassReport, out: Out) -> None:
 def _show_explanations(report: PassReport, out: Out) -> None:
     """Under the table, what to do about each finding and, indented, what it rests on and what it does."""
     telling = [r for r in report.results if r.verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)]
-    shared = _shared_causes(telling)
+    shared = shared_causes((r.check, _cause(r)) for r in telling if r.verdict is Verdict.UNKNOWN)
     rows = _merged(
         (r.check, r.subject, shared.get(_cause(r)) or _advice(report, r), tuple(explanation(report.entry(r))))
         for r in sorted(telling, key=lambda result: WORST_FIRST.index(result.verdict))
@@ -46,15 +46,6 @@ def _show_explanations(report: PassReport, out: Out) -> None:
         out.line(f"-> {check} {subject}: {advice}" if advice else f"-> {check} {subject}")
         for line in lines:
             out.line(f"   {line}", "dim")
-
-
-def _shared_causes(results: Iterable[Result]) -> dict[str, str]:
-    """What is said where several checks miss their evidence for one reason, instead of each one's source."""
-    checks: dict[str, set[str]] = {}
-    for result in results:
-        if result.verdict is Verdict.UNKNOWN:
-            checks.setdefault(_cause(result), set()).add(result.check)
-    return {cause: f"One cause: {cause}" for cause, several in checks.items() if len(several) > 1}
 
 
 def _cause(result: Result) -> str:

@@ -35,6 +35,17 @@ def reading_of(summary: str) -> str:
     return _HELD.sub("", cause_of(summary))
 
 
+def shared_causes(unknown: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Of (check, cause) of missing evidence: what to say of a cause that several checks share.
+
+    It is said instead of where each of them reads: mending one thing mends them all.
+    """
+    checks: dict[str, set[str]] = {}
+    for check, cause in unknown:
+        checks.setdefault(cause, set()).add(check)
+    return {cause: f"One cause: {cause}" for cause, several in checks.items() if len(several) > 1}
+
+
 def worst_of(verdicts: Iterable[str]) -> str:
     """The worst of some verdicts by name."""
     return min(verdicts, key=lambda verdict: _RANKS[verdict])

@@ -13,7 +13,18 @@ import typer
 
 from agent.commands import DEFAULT_RUN_DIR, RunDirOption
 from agent.explain_lines import explanation, flags
-from agent.rows import Row, cause_of, merge, names, natural, reading_of, subjects, worst_first, worst_of
+from agent.rows import (
+    Row,
+    cause_of,
+    merge,
+    names,
+    natural,
+    reading_of,
+    shared_causes,
+    subjects,
+    worst_first,
+    worst_of,
+)
 
 WATCH_S = 1.0
 #: Erase the terminal and begin at its top.
@@ -157,8 +168,15 @@ def _show_results(out: Any, results: Sequence[Mapping[str, Any]], named: Set[tup
 def _show_explanations(out: Any, results: Sequence[Mapping[str, Any]]) -> None:
     """What each finding rests on, since when, what it does and what to do, a few calm lines each."""
     telling = [result for result in results if result["verdict"] in TELLING]
+    shared = shared_causes((r["check"], _cause(r)) for r in telling if r["verdict"] == "UNKNOWN")
     rows: list[Row] = [
-        (result["check"], result["subject"], result["verdict"], _advice(result), _since(result))
+        (
+            result["check"],
+            result["subject"],
+            result["verdict"],
+            shared.get(_cause(result)) or _advice(result),
+            _since(result),
+        )
         for result in sorted(telling, key=lambda result: natural(result["subject"]))
     ]
     rows = merge(merge(worst_first(rows, verdict=2), 1, subjects), 0, names)
@@ -172,6 +190,10 @@ def _show_explanations(out: Any, results: Sequence[Mapping[str, Any]]) -> None:
 
 def _advice(result: Mapping[str, Any]) -> str:
     return str(result["action"]["hint"])
+
+
+def _cause(result: Mapping[str, Any]) -> str:
+    return reading_of(result["summary"]) if result["verdict"] == "UNKNOWN" else ""
 
 
 def _since(result: Mapping[str, Any]) -> tuple[str, ...]:

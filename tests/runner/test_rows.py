@@ -12,7 +12,7 @@ from agent.check_track import ResultChange
 from agent.commands.status import show_status
 from agent.daemon_parts import news_of
 from agent.model import Finding, Verdict
-from agent.rows import cause_of, merge, names, subjects, worst_first
+from agent.rows import cause_of, merge, names, shared_causes, subjects, worst_first
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def dark_status() -> dict[str, object]:
             "raw_verdict": "UNKNOWN",
             "waived": False,
             "age_s": i,
-            "summary": found,
+            "summary": found.format(i),
             "action": nothing,
             "first_seen_s": 1_700_000_000.0,
             "engines": [{"engine": "a", "effect": "degrades", "blocks_admission": True}],
@@ -111,7 +111,10 @@ def test_status_says_once_what_all_checks_say(monkeypatch: pytest.MonkeyPatch) -
     show_status(dark_status())
     lines = stream.getvalue().splitlines()
     about = [line for line in lines if "NVML" in line]
-    assert about == ["a, b    gpu.c0, gpu.c1, ... (12 checks)  gpu0-gpu7  UNKNOWN  NVML does not answer"]
+    assert about == [
+        "a, b    gpu.c0, gpu.c1, ... (12 checks)  gpu0-gpu7  UNKNOWN  NVML does not answer",
+        "-> gpu.c0, gpu.c1, ... (12 checks) gpu0, gpu2, gpu4, gpu6: One cause: NVML does not answer",
+    ]
     assert [line.split() for line in lines if line.startswith("gpu.z")] == [
         ["gpu.z", "gpu0", "WARN", "0", "s", "warm"]
     ]
@@ -121,3 +124,13 @@ def test_status_says_once_what_all_checks_say(monkeypatch: pytest.MonkeyPatch) -
     assert lines[-1] == "48 PASS, 48 UNKNOWN, 1 WARN"
     assert all(line == line.rstrip() for line in lines)
     assert len(lines) < 20
+
+
+def test_a_cause_that_several_checks_share_is_told_instead_of_their_sources() -> None:
+    unknown = [
+        ("gpu.a", "NVML does not start"),
+        ("gpu.b", "NVML does not start"),
+        ("gpu.a", "late"),
+        ("c", ""),
+    ]
+    assert shared_causes(unknown) == {"NVML does not start": "One cause: NVML does not start"}
