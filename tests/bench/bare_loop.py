@@ -1,5 +1,7 @@
 """Seconds of each pass of a bare loop over NVML groups and files, given as JSON on standard input.
 
+Before any group come the versions and who the GPUs are, as in a pass.
+
 A program of its own, because the loader looks for the SIMULATED library only when a process starts.
 """
 
@@ -13,7 +15,7 @@ from functools import partial
 
 import pynvml as nv
 
-from agent.sources.nvml_child import GROUPS, P2P_NVLINK, P2P_READ
+from agent.sources.nvml_child import GROUPS, P2P_NVLINK, P2P_READ, identity, system
 
 
 def peers(everybody: list[object], handle: object) -> None:
@@ -39,6 +41,10 @@ def main() -> None:
     times_s = []
     for number in range(given["passes"] + 1):
         began_s = time.perf_counter()
+        if calls:
+            system()
+            for index in range(len(handles)):
+                identity(index)
         for read, handle in calls:
             read(handle)
         for descriptor in files:
