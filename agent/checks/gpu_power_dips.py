@@ -17,7 +17,7 @@ from pydantic import Field
 from agent.checks import advice
 from agent.checks.dips import Dip, flag_dips, growth_dips, level_dips, rhythm
 from agent.checks.gpu_throttle import HW_THERMAL, POWER_BRAKE
-from agent.checks.gpus import GpuSlot, count_of, judge_readings, mask_of, no_gpus
+from agent.checks.gpus import GpuSlot, count_of, judge_readings, mask_of, no_gpus, read
 from agent.checks.registry import Limits, check
 from agent.errors import NotSupported, SourceError
 from agent.model import Action, Basis, Finding, ServingClass, Verdict
@@ -27,7 +27,8 @@ from agent.sources.gpu_reading import GpuReading, NvmlGroup
 from agent.sources.series import Series
 
 #: Counter, the event reason that shows the same while it lasts, words, what to do.
-COUNTERS: tuple[tuple[str, int, str, Action], ...] = (
+Counter = tuple[str, int, str, Action]
+COUNTERS: tuple[Counter, ...] = (
     ("hw_brake_ns", POWER_BRAKE, "power brake", advice.RACK_POWER),
     ("hw_thermal_ns", HW_THERMAL, "hardware thermal slowdown", advice.COOL),
 )
@@ -65,8 +66,9 @@ class Kind:
     # A PDU brakes a whole row at once: that must degrade nodes and not close them all.
     serving_class=ServingClass.SOFT,
     limits=DipLimits,
-    period_s=2.0,
-    fail_for_s=2.0,
+    # The counters miss nothing between two looks; the rhythm of a rack (ten seconds) still shows.
+    period_s=4.0,
+    fail_for_s=4.0,
     clear_for_s=10.0,
     needs_interval_s=1.0,
     # Drivers before 570 have no such counters; gpu.throttle reads the same reasons at each poll.
@@ -80,7 +82,11 @@ class Kind:
 def gpu_power_dips(sources: Sources, profile: NodeProfile, limits: DipLimits) -> Iterator[Finding]:
     """No power brake, hardware slowdown or fall of the power limit within the last minutes, however short."""
     yield from judge_readings(
-        sources, profile, NvmlGroup.POWER, lambda slot, now: _judge(slot, sources, profile, now, limits)
+        sources,
+        profile,
+        NvmlGroup.POWER,
+        lambda slot, now: _judge(slot, sources, profile, now, limits),
+        NvmlGroup.SLOWDOWNS,
     )
 
 
@@ -90,7 +96,8 @@ def _judge(
     # Everything is sampled before anything is judged, so that all of it begins at the same moment.
     # A platform that tells no power limit has no brake counters either: there polls must do.
     polls = limits.use_polls or not profile.gpus.has_power_limit
-    histories = [_slowdowns(sources, now, field, bit, limits, polls) for field, bit, _, _ in COUNTERS]
+    times = read(sources, slot, NvmlGroup.SLOWDOWNS)
+    histories = [_slowdowns(sources, now, times, at, limits, polls) for at in COUNTERS]
     kinds = []
     if profile.gpus.has_power_limit:
         limit = _record(sources, now, "limit", now.number("enforced_limit_w"), limits)
@@ -132,11 +139,12 @@ def _found(slot: GpuSlot, seen: list[Kind], any_series: Series, draw: str, limit
 
 
 def _slowdowns(
-    sources: Sources, now: GpuReading, field: str, bit: int, limits: DipLimits, polls: bool
+    sources: Sources, now: GpuReading, times: GpuReading, counter: Counter, limits: DipLimits, polls: bool
 ) -> tuple[Series, bool]:
     """The history of one slowdown, and whether only polls of the event reasons tell it."""
+    field, bit, _, _ = counter
     try:
-        return _record(sources, now, field, count_of(now, field), limits), False
+        return _record(sources, now, field, count_of(times, field), limits), False
     except NotSupported:
         if not polls:
             raise

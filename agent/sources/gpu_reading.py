@@ -20,6 +20,7 @@ class NvmlGroup(StrEnum):
 
     THERMAL = "thermal"
     POWER = "power"
+    SLOWDOWNS = "slowdowns"
     MEMORY = "memory"
     ECC = "ecc"
     NVLINK = "nvlink"
@@ -59,7 +60,10 @@ GROUP_FIELDS: dict[NvmlGroup, dict[str, str]] = {
         "sm_clock_mhz": "int, nvmlDeviceGetClockInfo(SM)",
         "max_sm_clock_mhz": "int, nvmlDeviceGetMaxClockInfo(SM)",
         "gpu_utilization_percent": "int, nvmlDeviceGetUtilizationRates.gpu",
-        # Lifetime nanoseconds: they catch a dip of half a second that no poll of event_reasons sees.
+    },
+    # Lifetime nanoseconds: they catch a dip of half a second that no poll of event_reasons sees. A group of
+    # its own because fields 270 and 271 take a millisecond each on H200.
+    NvmlGroup.SLOWDOWNS: {
         "sw_power_cap_ns": "int, field 74 CLOCKS_EVENT_REASON_SW_POWER_CAP",
         "sw_thermal_ns": "int, field 269 CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN",
         "hw_thermal_ns": "int, field 270 CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN",

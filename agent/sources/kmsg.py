@@ -116,7 +116,7 @@ class KmsgFollower:
         self._lost = False
 
     def complete_since_mono_s(self) -> float:
-        """When the oldest record that the kernel still had was written; 0.0 = the log reaches back to boot."""
+        """When the oldest record that the kernel still had was written; 0.0 = reaches back to boot."""
         return self._log.complete_since_mono_s
 
     def _run(self) -> None:

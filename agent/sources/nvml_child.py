@@ -24,6 +24,7 @@ GROUPS: dict[str, Callable[[Handle], Json]] = {
     for group in (
         groups.thermal,
         groups.power,
+        groups.slowdowns,
         groups.memory,
         groups.ecc,
         links.nvlink,

@@ -21,9 +21,10 @@ FIELD_TLIMITS = {
     "gpu_offset_c": 196,
 }
 FIELD_ECC_CURRENT, FIELD_RECOVERY_ACTION = 1, 230
-#: NVML_FI_DEV_POWER_REQUESTED_LIMIT in mW, and NVML_FI_DEV_CLOCKS_EVENT_REASON_* in lifetime nanoseconds.
-FIELDS_POWER = {
-    "requested_limit_mw": 192,
+#: NVML_FI_DEV_POWER_REQUESTED_LIMIT in mW.
+FIELD_REQUESTED_LIMIT = 192
+#: NVML_FI_DEV_CLOCKS_EVENT_REASON_* in lifetime nanoseconds.
+FIELDS_SLOWDOWNS = {
     "sw_power_cap_ns": 74,
     "sw_thermal_ns": 269,
     "hw_thermal_ns": 270,
@@ -87,12 +88,12 @@ def watts(milliwatts: int) -> float:
 
 
 def power(handle: Handle) -> Json:
-    """Draw, limits, clocks, why they are held down and for how long in all."""
+    """Draw, limits, clocks and why they are held down."""
     limits_w = ask(
         "nvmlDeviceGetPowerManagementLimitConstraints", handle, convert=lambda mw: [watts(v) for v in mw]
     )
     no_limits = refused(limits_w)
-    requested_mw, *slowed_ns = field_values(handle, [(field, 0) for field in FIELDS_POWER.values()])
+    requested_mw = field_values(handle, [(FIELD_REQUESTED_LIMIT, 0)])[0]
     if refused(requested_mw):  # a driver without the field; its function takes a third of a millisecond
         requested_mw = ask("nvmlDeviceGetPowerManagementLimit", handle)
     return {
@@ -109,8 +110,13 @@ def power(handle: Handle) -> Json:
         "gpu_utilization_percent": ask(
             "nvmlDeviceGetUtilizationRates", handle, convert=lambda rates: rates.gpu
         ),
-        **dict(zip(list(FIELDS_POWER)[1:], slowed_ns, strict=True)),
     }
+
+
+def slowdowns(handle: Handle) -> Json:
+    """For how long in all each reason has held the clocks down: two milliseconds on H200."""
+    values = field_values(handle, [(field, 0) for field in FIELDS_SLOWDOWNS.values()])
+    return dict(zip(FIELDS_SLOWDOWNS, values, strict=True))
 
 
 def memory(handle: Handle) -> Json:

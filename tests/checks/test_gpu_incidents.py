@@ -90,13 +90,13 @@ def test_a_brake_that_no_poll_sees_is_caught_at_its_first_dip_and_its_rhythm_kep
     def braking(at_s: float) -> dict:
         done = int((at_s + 7) // 10)
         return {
-            f"nvml.gpus.{slot}.power.{field}": value
+            f"nvml.gpus.{slot}.{field}": value
             for slot in range(8)
             for field, value in (
-                ("hw_brake_ns", done * 600_000_000),
-                ("event_reasons", 4),
-                ("gpu_utilization_percent", 100),
-                ("draw_w", 690.0 if at_s % 4 else 391.0),
+                ("slowdowns.hw_brake_ns", done * 600_000_000),
+                ("power.event_reasons", 4),
+                ("power.gpu_utilization_percent", 100),
+                ("power.draw_w", 690.0 if at_s % 4 else 391.0),
             )
         }
 
@@ -117,7 +117,7 @@ def test_a_brake_that_no_poll_sees_is_caught_at_its_first_dip_and_its_rhythm_kep
 def test_a_brake_that_is_over_is_forgotten() -> None:
     node = h200_node()
     found = watch(
-        "gpu.power_dips", node, 90, 2.0, lambda s: {"nvml.gpus.3.power.hw_brake_ns": int(min(s, 6) * 5e8)}
+        "gpu.power_dips", node, 90, 2.0, lambda s: {"nvml.gpus.3.slowdowns.hw_brake_ns": int(min(s, 6) * 5e8)}
     )
     assert found[5]["gpu3"].verdict is FAIL
     assert found[-1]["gpu3"].verdict is PASS
@@ -136,7 +136,7 @@ def test_a_harmless_power_event_calls_nobody(reasons: int) -> None:
     """NVIDIA/NVSentinel#465: a harmless power event told operators to call support."""
     node = h200_node()
     node.set("nvml.gpus.3.power.event_reasons", reasons)
-    node.set("nvml.gpus.3.power.sw_power_cap_ns", 10**15)
+    node.set("nvml.gpus.3.slowdowns.sw_power_cap_ns", 10**15)
     for check_id in ("gpu.throttle", "gpu.power_dips", "gpu.power_limit", "gpu.clocks"):
         finding = run_twice(CHECKS[check_id], node, h200_profile())["gpu3"]
         assert finding.verdict is PASS, finding
@@ -206,8 +206,8 @@ def _gb10() -> FakeNode:
     refused = {
         "thermal": ("margin_c", "shutdown_c", "slowdown_c", "memory_max_c", "gpu_max_c", "shutdown_offset_c",
                     "slowdown_offset_c", "memory_offset_c", "gpu_offset_c"),
-        "power": ("enforced_limit_w", "requested_limit_w", "default_limit_w", "min_limit_w", "max_limit_w",
-                  "hw_brake_ns", "hw_thermal_ns"),
+        "power": ("enforced_limit_w", "requested_limit_w", "default_limit_w", "min_limit_w", "max_limit_w"),
+        "slowdowns": ("hw_brake_ns", "hw_thermal_ns"),
         "memory": ("used_b", "total_b", "ecc_enabled", "ecc_uncorrected_volatile", "ecc_corrected_volatile",
                    "ecc_uncorrected_aggregate", "remap_corrected", "remap_uncorrected", "remap_pending",
                    "remap_failure"),

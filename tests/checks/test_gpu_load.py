@@ -36,7 +36,7 @@ def moments(node: FakeNode) -> Iterator[float]:
         for slot in range(8):
             for field, value in values.items():
                 node.set(f"nvml.gpus.{slot}.{GROUP_OF.get(field, 'power')}.{field}", value)
-            node.set(f"nvml.gpus.{slot}.power.sw_power_cap_ns", cap_ns)
+            node.set(f"nvml.gpus.{slot}.slowdowns.sw_power_cap_ns", cap_ns)
         yield time_s
 
 

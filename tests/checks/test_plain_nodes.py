@@ -86,8 +86,8 @@ MACHINES: dict[str, dict[str, Any]] = {
         for kind in ("correctable", "nonfatal", "fatal")
     },
     "older driver without power counters and repairs": {
-        **{f"nvml.gpus.{gpu}.power.hw_brake_ns": {"error": "NOT_SUPPORTED"} for gpu in range(8)},
-        **{f"nvml.gpus.{gpu}.power.hw_thermal_ns": {"error": "NOT_SUPPORTED"} for gpu in range(8)},
+        **{f"nvml.gpus.{gpu}.slowdowns.hw_brake_ns": {"error": "NOT_SUPPORTED"} for gpu in range(8)},
+        **{f"nvml.gpus.{gpu}.slowdowns.hw_thermal_ns": {"error": "NOT_SUPPORTED"} for gpu in range(8)},
         **{f"nvml.gpus.{gpu}.ecc.channel_repair_pending": {"error": "NOT_SUPPORTED"} for gpu in range(8)},
     },
     "persistence set by hand, no daemon": {

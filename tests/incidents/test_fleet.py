@@ -40,7 +40,7 @@ def power(node: int) -> list[dict[str, Any]]:
     for turn in range(8):
         at_s = 2.0 + node * 0.1 + 8 * turn
         braked = {f"nvml.gpus.{gpu}.power.enforced_limit_w": 800.0 for gpu in (1, 2)}
-        braked |= {f"nvml.gpus.{gpu}.power.hw_brake_ns": (turn + 1) * 2 * 10**9 for gpu in (1, 2)}
+        braked |= {f"nvml.gpus.{gpu}.slowdowns.hw_brake_ns": (turn + 1) * 2 * 10**9 for gpu in (1, 2)}
         braked |= {f"nvml.gpus.{gpu}.power.event_reasons": 0x80 for gpu in (1, 2)}
         free = {f"nvml.gpus.{gpu}.power.enforced_limit_w": 1100.0 for gpu in (1, 2)}
         free |= {f"nvml.gpus.{gpu}.power.event_reasons": 0x4 for gpu in (1, 2)}

@@ -18,10 +18,10 @@ UUID = uuid_of(2)
 
 #: What the file calls a value -> (group, field), for every value whose refusal must stay its own.
 OF_KEY: dict[str, tuple[NvmlGroup, tuple[str, ...]]] = {
-    "gpu.field.74": (NvmlGroup.POWER, ("sw_power_cap_ns",)),
-    "gpu.field.269": (NvmlGroup.POWER, ("sw_thermal_ns",)),
-    "gpu.field.270": (NvmlGroup.POWER, ("hw_thermal_ns",)),
-    "gpu.field.271": (NvmlGroup.POWER, ("hw_brake_ns",)),
+    "gpu.field.74": (NvmlGroup.SLOWDOWNS, ("sw_power_cap_ns",)),
+    "gpu.field.269": (NvmlGroup.SLOWDOWNS, ("sw_thermal_ns",)),
+    "gpu.field.270": (NvmlGroup.SLOWDOWNS, ("hw_thermal_ns",)),
+    "gpu.field.271": (NvmlGroup.SLOWDOWNS, ("hw_brake_ns",)),
     "gpu.ecc.0.0.2": (NvmlGroup.ECC, ("dram_corrected_volatile",)),
     "gpu.ecc.1.0.2": (NvmlGroup.ECC, ("dram_uncorrected_volatile",)),
     "gpu.ecc.0.0.7": (NvmlGroup.ECC, ("sram_corrected_volatile",)),
@@ -98,7 +98,7 @@ def test_each_value_is_its_own(nvml: NvmlProcess, node: NvmlFile) -> None:
 
 def test_counters_of_64_bits(nvml: NvmlProcess, node: NvmlFile) -> None:
     node.set(BLACKWELL_LINKS | {"gpu.field.271": 2**40 + 1, "gpu.field.208": 2**41, "gpu.ecc.0.0.2": 2**42})
-    assert nvml.read(UUID, NvmlGroup.POWER).integer("hw_brake_ns") == 2**40 + 1
+    assert nvml.read(UUID, NvmlGroup.SLOWDOWNS).integer("hw_brake_ns") == 2**40 + 1
     assert nvml.read(UUID, NvmlGroup.NVLINK_BER).integers("receive_errors") == [2**41] * 18
     assert nvml.read(UUID, NvmlGroup.ECC).integer("dram_corrected_volatile") == 2**42
 

@@ -60,6 +60,8 @@ def _gpu(slot: int) -> dict[str, Any]:
             "sm_clock_mhz": 345,
             "max_sm_clock_mhz": 1980,
             "gpu_utilization_percent": 0,
+        },
+        "slowdowns": {
             "sw_power_cap_ns": 12_000_000_000,
             "sw_thermal_ns": 0,
             "hw_thermal_ns": 0,

@@ -30,6 +30,8 @@ H200_VALUES: dict[NvmlGroup, dict[str, object]] = {
         "sm_clock_mhz": 345,
         "max_sm_clock_mhz": 1980,
         "gpu_utilization_percent": 0,
+    },
+    NvmlGroup.SLOWDOWNS: {
         "sw_power_cap_ns": 812400000000,
         "sw_thermal_ns": 0,
         "hw_thermal_ns": 0,

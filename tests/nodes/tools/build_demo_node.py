@@ -91,7 +91,7 @@ def nvml() -> dict[str, Any]:
         gpu["thermal"]["memory_temperature_c"] += warmer
         gpu["thermal"]["margin_c"] -= warmer
         gpu["power"]["draw_w"] = round(gpu["power"]["draw_w"] + 0.8 * warmer, 3)
-        gpu["power"] |= gpu_parts.event_times()
+        gpu["slowdowns"] = gpu_parts.event_times()
         gpu["nvlink_ber"] = gpu_parts.no_ber()
         numa_of = [slot // 4 for slot in range(8)]
         gpu |= gpu_parts.later_groups(i, gpu_parts.topology(i, numa_of), gpu["power"]["max_sm_clock_mhz"])

@@ -125,9 +125,9 @@ def hopper(
     sm_clock_mhz = gpu["power"]["max_sm_clock_mhz"]
     gpu["identity"] = {**gpu["identity"], **identity, "name": name}
     gpu["power"] |= {
-        **event_times(),
         **dict.fromkeys(("enforced_limit_w", "requested_limit_w", "default_limit_w", "max_limit_w"), limit_w),
     }
+    gpu["slowdowns"] = event_times()
     gpu["memory"]["total_b"] = total_mib * 2**20
     gpu["nvlink_ber"] = no_ber()
     gpu.pop("call_us", None)
@@ -153,8 +153,8 @@ def blackwell(slot: int, identity: dict[str, Any], numa_of: list[int], domain: l
         "max_limit_w": 1100.0,
         "sm_clock_mhz": 345,
         "max_sm_clock_mhz": 2032,
-        **event_times(),
     }
+    gpu["slowdowns"] = event_times()
     gpu["memory"]["total_b"] = 275_040 * 2**20
     gpu["nvlink"] = {"states": [True] * LINKS, "speeds_mb_s": [53125] * LINKS}
     gpu["nvlink_errors"] = {
@@ -198,8 +198,8 @@ def gb10(identity: dict[str, Any]) -> dict[str, Any]:
         "sm_clock_mhz": 208,
         "max_sm_clock_mhz": 3003,
         "gpu_utilization_percent": 0,
-        **event_times(),
     }
+    gpu["slowdowns"] = event_times()
     gpu["memory"] = {
         **dict.fromkeys(
             (
