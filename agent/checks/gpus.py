@@ -86,7 +86,7 @@ def _resolve(slot: GpuSlot, inventory: list[GpuIdentity], profile: NodeProfile) 
         return _by_place(slot, inventory, profile.gpus.count)
     for gpu in inventory:
         if gpu.uuid == slot.pin.uuid or (gpu.uuid is None and _same_place(gpu, slot.pin)):
-            return replace(slot, identity=gpu, problem=_fault(gpu))
+            return GpuSlot(slot.number, slot.pin, gpu, _fault(gpu))
     if new := strangers(inventory, profile):
         text = f"pinned {slot.pin.uuid} is not there but unpinned {new[0].uuid} is: see gpu.pins"
         return replace(slot, problem=SourceUnavailable(text))
@@ -106,7 +106,7 @@ def _by_place(slot: GpuSlot, inventory: list[GpuIdentity], count: int) -> GpuSlo
         )
         return replace(slot, problem=SourceUnavailable(text))
     gpu = inventory[slot.number]
-    return replace(slot, identity=gpu, problem=_fault(gpu))
+    return GpuSlot(slot.number, slot.pin, gpu, _fault(gpu))
 
 
 def _same_place(gpu: GpuIdentity, pin: GpuPin) -> bool:

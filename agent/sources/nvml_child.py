@@ -15,7 +15,7 @@ import pynvml as nv
 
 from agent.sources import nvml_child_groups as groups
 from agent.sources import nvml_child_links as links
-from agent.sources.nvml_child_calls import Handle, Json, ask, demand, refused
+from agent.sources.nvml_child_calls import Handle, Json, ask, demand, lasting, refused
 from agent.sources.nvml_child_loop import Refused, serve
 
 #: Groups of one GPU; what takes a pair of GPUs is `pair`.
@@ -61,10 +61,23 @@ def system() -> Json:
     }
 
 
-def optional(function: str, handle: Handle) -> Any:
-    """A part of the identity that not every board has."""
-    value = ask(function, handle)
+def optional(read: Callable[[Handle], Any], handle: Handle) -> Any:
+    """A part of the identity that not every board has, and that a board keeps."""
+    value = lasting(handle, read)
     return None if refused(value) else value
+
+
+def _asking(function: str) -> Callable[[Handle], Any]:
+    return lambda handle: ask(function, handle)
+
+
+#: Parts of the identity that NVML may refuse.
+OPTIONAL = {
+    "name": _asking("nvmlDeviceGetName"),
+    "serial": _asking("nvmlDeviceGetSerial"),
+    "vbios": _asking("nvmlDeviceGetVbiosVersion"),
+    "minor": _asking("nvmlDeviceGetMinorNumber"),
+}
 
 
 _handles: dict[str, Handle] = {}
@@ -78,10 +91,7 @@ def identity(index: int) -> Json:
     return {
         "uuid": uuid,
         "pci_bus_id": demand("nvmlDeviceGetPciInfo_v3", handle).busId,
-        "name": optional("nvmlDeviceGetName", handle),
-        "serial": optional("nvmlDeviceGetSerial", handle),
-        "vbios": optional("nvmlDeviceGetVbiosVersion", handle),
-        "minor": optional("nvmlDeviceGetMinorNumber", handle),
+        **{part: optional(read_part, handle) for part, read_part in OPTIONAL.items()},
     }
 
 

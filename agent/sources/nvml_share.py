@@ -44,7 +44,8 @@ class SharedReads(Generic[K]):
                 answers.update(self._read(own, read))
             # Own reads are done by now, so that two callers never wait for each other.
             for key, entry in others.items():
-                entry.done.wait()
+                if not entry.done.is_set():
+                    entry.done.wait()
                 if entry.answer is not None:
                     answers[key] = entry.answer
         return answers
