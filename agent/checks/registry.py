@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -140,11 +141,16 @@ def check(
 
 def load_all() -> dict[str, Check]:
     """Import every module of agent.checks and return the registry, in order of id."""
+    _import_all()
+    return dict(sorted(REGISTRY.items()))
+
+
+@cache
+def _import_all() -> None:
     import agent.checks as package
 
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"agent.checks.{module.name}")
-    return dict(sorted(REGISTRY.items()))
 
 
 def unknown(subject: str, cause: SourceError) -> Finding:

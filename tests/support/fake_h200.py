@@ -5,6 +5,8 @@ The NVML values are those of an idle H200 (driver 580.159.04); identities and NI
 
 from __future__ import annotations
 
+import pickle
+from functools import cache
 from typing import Any
 
 from fake_h200_bmc import bmc_profile
@@ -146,8 +148,26 @@ def _serving(name: str) -> dict[str, Any]:
     }
 
 
+@cache
+def _frozen() -> bytes:
+    """The node's data once, to be thawed for each test: ten times as fast as making or copying it."""
+    return pickle.dumps(_unshared(_make_data()))
+
+
+def _unshared(value: Any) -> Any:
+    """Equal parts as parts of their own, so that a change in one place is one in that place alone."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value
+
+
 def h200_data() -> dict[str, Any]:
-    """The node as a dict in the shape of a node folder."""
+    """The node as a dict in the shape of a node folder, the caller's own."""
+    data: dict[str, Any] = pickle.loads(_frozen())
+    return data
+
+
+def _make_data() -> dict[str, Any]:
     files: dict[str, Any] = fabric_files() | host_files() | engine_files()
     for slot in range(8):
         files |= nic_files(slot)
@@ -178,7 +198,7 @@ def h200_data() -> dict[str, Any]:
 
 def h200_node() -> FakeNode:
     """The healthy node, ready to be changed."""
-    return FakeNode(h200_data())
+    return FakeNode(h200_data(), shared=True)
 
 
 def h200_profile_data() -> dict[str, Any]:
@@ -242,4 +262,11 @@ def merged(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
 
 def h200_profile(changes: dict[str, Any] | None = None) -> NodeProfile:
     """The profile of the healthy node, with changes."""
-    return NodeProfile.model_validate(merged(h200_profile_data(), changes or {}))
+    if not changes:
+        return _plain_profile()
+    return NodeProfile.model_validate(merged(h200_profile_data(), changes))
+
+
+@cache
+def _plain_profile() -> NodeProfile:
+    return NodeProfile.model_validate(h200_profile_data())
