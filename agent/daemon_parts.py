@@ -15,6 +15,7 @@ from agent.daemon_memory import CounterKeeper, inherit
 from agent.errors import AgentError, DaemonError
 from agent.evaluate import Blocker
 from agent.explain import Explainer
+from agent.fresh_start import is_fast
 from agent.front import Front
 from agent.gatekeeper import Gatekeeper, Ports
 from agent.holds import HoldStore
@@ -94,6 +95,7 @@ class Parts:
         self.part_reader = PartReader(self.book, given.sources, lambda: self.loaded.profile)
         self.publisher = given.front.publisher if given.front is not None else Publisher()
         self.journal = Journal.open(given.premises.folders.state_dir / JOURNAL_NAME)
+        self._fleeting = frozenset(id_ for id_, check in given.checks.items() if is_fast(check))
         self.counters = CounterKeeper(self.journal, given.sources)
         try:
             self.runner = self._make_runner()
@@ -118,7 +120,7 @@ class Parts:
 
     def keep_memory(self) -> None:
         """Leave for a restarted agent what is known now, as often as it is worth it."""
-        self.journal.record_latest(self.runner.snapshot, self.runner.memories)
+        self.journal.record_latest(self.runner.snapshot, self.runner.memories, self._fleeting)
         self.counters.keep()
 
     def publish(self) -> None:

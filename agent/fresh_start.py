@@ -26,12 +26,13 @@ def without_carried(
     carried = sorted(
         f"{result.check} {result.subject}"
         for result in snapshot.results.values()
-        if result.carried and _is_fast(checks.get(result.check)) and _concerns(result, engine, settings)
+        if result.carried and is_fast(checks.get(result.check)) and _concerns(result, engine, settings)
     )
     return replace(judgement, missing=(*judgement.missing, *carried)) if carried else judgement
 
 
-def _is_fast(check: Check | None) -> bool:
+def is_fast(check: Check | None) -> bool:
+    """Whether a check runs so often that its result of before a restart is not waited for, but read anew."""
     return check is not None and Phase.ADMISSION in check.phases and check.period_s <= FAST_S
 
 

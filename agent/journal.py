@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from agent.check_track import ResultChange
 from agent.journal_read import read_faults, read_history, read_latest, read_memories, read_state
 from agent.journal_store import Retention, Row
 from agent.journal_writer import QUEUE_ROWS, RETRY_S, JournalWriter
-from agent.model import Result, ResultKey, Snapshot
+from agent.model import Result, ResultKey, Snapshot, Verdict
 from agent.result_json import result_to_dict
 from agent.sources.fault_history import PartFault
 from agent.track_memory import SubjectMemory
@@ -125,8 +125,12 @@ class Journal:
         self,
         snapshot: Snapshot,
         memories: Callable[[], Mapping[ResultKey, SubjectMemory]] = dict,
+        fleeting: Container[str] = (),
     ) -> None:
-        """Note how fresh every result is, for an agent that restarts on this boot; cheap after every run."""
+        """Note how fresh every result is, for an agent that restarts on this boot; cheap after every run.
+
+        Of checks that are `fleeting` nobody takes over a good result: it is noted once, not how fresh it is.
+        """
         now_s = time.monotonic()
         if self._latest_at_s is not None and now_s - self._latest_at_s < LATEST_EVERY_S:
             return
@@ -138,7 +142,10 @@ class Journal:
         self._writer.put(Row(_OTHER_BOOTS, (snapshot.boot_id,)))
         remembered = memories()
         for key, result in snapshot.results.items():
-            if _worth_noting(result, self._latest.get(key)):
+            known_mono_s = self._latest.get(key)
+            if known_mono_s is not None and result.check in fleeting and _is_good(result):
+                continue
+            if _worth_noting(result, known_mono_s):
                 self._latest[key] = result.measured_mono_s
                 stored = _json(_with_memory(result_to_dict(result), remembered.get(key)))
                 self._writer.put(Row(_LATEST, (snapshot.boot_id, *key, stored)))
@@ -193,6 +200,10 @@ class Journal:
     def close(self, timeout_s: float = 5.0) -> None:
         """Write what is left and end the thread; gives up after `timeout_s`."""
         self._writer.close(timeout_s)
+
+
+def _is_good(result: Result) -> bool:
+    return result.verdict is result.raw_verdict is Verdict.PASS
 
 
 def _worth_noting(result: Result, known_mono_s: float | None) -> bool:

@@ -50,7 +50,7 @@ def _no_ecn(profile: NodeProfile) -> str | None:
     serving_class=ServingClass.INFO,
     limits=EcnLimits,
     network=True,
-    period_s=10.0,
+    period_s=30.0,
     fail_for_s=30.0,
     clear_for_s=60.0,
     needs_interval_s=2.0,

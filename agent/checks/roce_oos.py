@@ -61,7 +61,7 @@ class OrderLimits(Limits):
     serving_class=ServingClass.SOFT,
     limits=OrderLimits,
     network=True,
-    period_s=10.0,
+    period_s=30.0,
     fail_for_s=30.0,
     clear_for_s=60.0,
     needs_interval_s=2.0,

@@ -121,6 +121,23 @@ def test_a_subject_that_left_the_snapshot_is_not_carried(
     assert [r.subject for r in journal.last_results(BOOT)] == ["gpu0"]
 
 
+def test_of_a_fleeting_check_only_what_stands_against_the_node_is_noted_anew(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.journal.LATEST_EVERY_S", 0.0)
+    first = [result("fast", "gpu0", P), result("fast", "gpu1", F), result("slow", "gpu0", P)]
+    later = [replace(each, measured_mono_s=each.measured_mono_s + 1000.0) for each in first]
+    for results in (first, later):
+        journal.record_latest(snapshot(*results), fleeting=frozenset({"fast"}))
+    assert journal.flush()
+    noted = {(r.check, r.subject): r for r in journal.last_results(BOOT)}
+    assert noted == {
+        ("fast", "gpu0"): first[0],
+        ("fast", "gpu1"): later[1],
+        ("slow", "gpu0"): later[2],
+    }
+
+
 def test_latest_is_not_written_at_every_run(journal: Journal) -> None:
     journal.record_latest(snapshot(result("c", "gpu0", P)))
     journal.record_latest(snapshot(result("c", "gpu0", F)))
