@@ -94,7 +94,7 @@ def no_fabric(profile: NodeProfile) -> str | None:
     title="NVSwitch fabric",
     source="nvmlDeviceGetGpuFabricInfoV: state, status, healthMask, cliqueId",
     serving_class=ServingClass.HARD,
-    period_s=5.0,
+    period_s=10.0,
     fail_for_s=10.0,
     triggers=("kmsg.xid",),
     skip=no_fabric,
