@@ -12,6 +12,10 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(she
 	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
+# Half of the tests wait for processes: a few more workers than processors.
+WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
+# Where the environment forbids bytecode, every process would compile the whole package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help:
@@ -69,7 +73,7 @@ fmt: $(VENV)/.dev
 .PHONY: test
 test: lint
 	@bash .ci/need gcc:gcc gcc:libc6-dev openssl:openssl
-	$(BIN)/pytest -n auto --dist loadfile -m 'not root and not engine and not web' $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m 'not root and not engine and not web' $(PYTEST_ARGS)
 
 .PHONY: test-root
 test-root: $(VENV)/.dev

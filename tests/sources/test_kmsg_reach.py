@@ -17,9 +17,7 @@ def log_of(*records: KmsgRecord) -> KmsgLog:
 
 
 def test_a_log_from_boot_is_whole() -> None:
-    log = log_of(
-        KmsgRecord(0, 0.0, 5, "Linux version"), KmsgRecord(7, 9.0, 3, "NVRM: loading")
-    )
+    log = log_of(KmsgRecord(0, 0.0, 5, "Linux version"), KmsgRecord(7, 9.0, 3, "NVRM: loading"))
     assert log.complete_since_mono_s == 0.0
 
 
