@@ -26,7 +26,7 @@ from bench_table import Figure, Ratio
 from daemon_rig import EMBEDDED, free_ports
 
 HERE = Path(__file__).parent
-ROUNDS = 5
+ROUNDS = 4
 RATE_PER_S = 200
 AT_RATE_S, AT_PEAK_S = 4.0, 2.0
 SETTLE_S, WATCH_S = 20.0, 40.0

@@ -40,6 +40,7 @@ from agent.sources.nvml import SHARE_S, NvmlProcess
 
 PASSES = 15
 EXPORTER = "prometheus-node-exporter"
+SCRAPE = "scrape of node_exporter, its own collectors"
 #: Families of checks that read the tree and no NVML, as the exporter does.
 TREE = ("nic", "roce", "ib", "host")
 #: A check that runs less often than this is not part of the fast pass.
@@ -75,45 +76,39 @@ def plans(fast: bool) -> list[CheckPlan]:
 
 
 def measure(root: Path, nvml_file: NvmlFile, library: Path) -> list[Ratio]:
-    """The fast pass, its part that reads the tree alone, and the full pass, each against its bare loop."""
+    """The fast and the full pass against their bare loops, and what of each reads files against a scrape."""
     env = nvml_file.env(library)
     nvml = NvmlProcess(env=env)
     sys.setswitchinterval(TURN_S)
     gc.freeze()  # as the daemon: what is loaded by now is no garbage
+    ratios: list[Ratio] = []
     try:
-        scrape_s = _scrape(root)
         sources = sources_on(root, nvml)
-        fast, full = plans(True), plans(False)
-        tree = [plan for plan in fast if plan.check.id.partition(".")[0] in TREE]
-        took_s, ratio = _against_bare(
-            f"serving pass, checks of {FAST_S:g} s or less", fast, sources, root, env
-        )
-        tree_s, tree_ratio = _against_bare("of these what reads files alone", tree, sources, root, env)
-        scrape_s = min(scrape_s, _scrape(root))  # at both ends: the neighbours come and go
-        _, full_ratio = _against_bare("serving pass, all checks", full, sources, root, env)
+        for fast in (True, False):
+            chosen = plans(fast)
+            tree = [plan for plan in chosen if plan.check.id.partition(".")[0] in TREE]
+            name = f"serving pass, {f'checks of {FAST_S:g} s or less' if fast else 'all checks'}"
+            whole = _against_bare(name, chosen, sources, root, env)
+            scrape_s = _scrape(root)
+            files = _against_bare("of these what reads files alone", tree, sources, root, env)
+            # NVML alone takes longer than a scrape, which has no part of it: the line after compares like
+            # with like.
+            against = [Ratio(each.what, each.seconds, scrape_s, SCRAPE, 1.0) for each in (whole, files)]
+            ratios += [replace(whole, goal=1.3), *against, files]
     finally:
         nvml.close()
-    scrape = "scrape of node_exporter, its own collectors"
-    return [
-        replace(ratio, goal=1.3),
-        # NVML takes longer than the whole scrape, of which it is no part: the line after this compares like
-        # with like.
-        Ratio(ratio.what, took_s, scrape_s, scrape, 1.0),
-        Ratio(tree_ratio.what, tree_s, scrape_s, scrape, 1.0),
-        tree_ratio,
-        full_ratio,
-    ]
+    return ratios
 
 
 def _against_bare(
     what: str, chosen: list[CheckPlan], sources: Sources, root: Path, env: dict[str, str]
-) -> tuple[float, Ratio]:
-    """Seconds of a pass of these checks, and its ratio to a bare loop of what it reads."""
+) -> Ratio:
+    """A pass of these checks against a bare loop of what it reads."""
     groups, files = _reads(sources, chosen)
     bare_s = _bare(groups, files, root, env)
     took_s = _best(partial(_pass, chosen, sources, CheckThreads()))
     base = f"bare loop of its {len(files)} preads and {len(groups)} NVML groups"
-    return took_s, Ratio(f"{what} ({len(chosen)} checks)", took_s, bare_s, base)
+    return Ratio(f"{what} ({len(chosen)} checks)", took_s, bare_s, base)
 
 
 def _pass(chosen: list[CheckPlan], sources: Sources, threads: CheckThreads) -> None:
