@@ -1,9 +1,9 @@
 """A serving pass, against a bare loop of the same NVML calls and preads and one scrape of node_exporter.
 
-The pass is what one beat of the daemon and `nodegate check` do: every check that counts while serving, once,
-all started at the same time and each in its thread. The bare loop reads exactly what the pass has read: the
-same groups of the same GPUs by the same library in a plain process, the same files by pread on descriptors
-that stay open.
+The pass runs every check that counts while serving once, as the daemon does: those that read NVML start at
+the same time, each in its thread, the others one after another. The bare loop reads exactly what the pass has
+read: the same groups of the same GPUs by the same library in a plain process, the same files by pread on
+descriptors that stay open.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bench_table import Ratio
 from launch_kit import free_port
 from nvml_lib import NvmlFile
 
-from agent.check_plan import CheckPlan, plan_all
+from agent.check_plan import IN_STEP, CheckPlan, plan_all
 from agent.check_run import Outcome, perform, start
 from agent.check_threads import CheckThreads
 from agent.checks.registry import load_all
@@ -86,7 +86,7 @@ def measure(root: Path, nvml_file: NvmlFile, library: Path) -> list[Ratio]:
         sources = sources_on(root, nvml)
         for fast in (True, False):
             chosen = plans(fast)
-            tree = [plan for plan in chosen if plan.check.id.partition(".")[0] in TREE]
+            tree = [plan for plan in chosen if _family(plan) in TREE]
             name = f"serving pass, {f'checks of {FAST_S:g} s or less' if fast else 'all checks'}"
             whole = _against_bare(name, chosen, sources, root, env)
             scrape_s = _scrape(root)
@@ -114,10 +114,18 @@ def _against_bare(
 def _pass(chosen: list[CheckPlan], sources: Sources, threads: CheckThreads) -> None:
     """One run of each."""
     outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-    for plan in chosen:
+    in_step = [plan for plan in chosen if _family(plan) in IN_STEP]
+    for plan in in_step:
         start(plan, sources, outcomes.put, threads)
-    for _ in chosen:
+    for plan in chosen:
+        if _family(plan) not in IN_STEP:
+            perform(plan, sources)
+    for _ in in_step:
         outcomes.get()
+
+
+def _family(plan: CheckPlan) -> str:
+    return plan.check.id.partition(".")[0]
 
 
 def _reads(sources: Sources, chosen: list[CheckPlan]) -> tuple[list[tuple[str, str]], list[str]]:

@@ -1,20 +1,21 @@
-"""The beat of checks: one family keeps step, families and nodes do not, and no run is late."""
+"""The beat of checks: those that share readings keep step, others and nodes do not, and no run is late."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.check_plan import BEAT_S, SKIPPED_SHARE, beat_of, next_beat_s
+from agent.check_plan import BEAT_S, CLOSE_S, SKIPPED_SHARE, beat_of, next_beat_s
 
 PERIODS_S = st.sampled_from((1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)) | st.floats(0.05, 4000)
 
 
-def test_a_family_has_one_beat_and_others_have_others() -> None:
+def test_checks_of_nvml_have_one_beat_and_others_have_others() -> None:
     assert beat_of("n1", "gpu.lost") == beat_of("n1", "gpu.throttle")
+    assert 0 < abs(beat_of("n1", "roce.oos") - beat_of("n1", "roce.errors")) <= CLOSE_S
     beats = {beat_of(node, check) for node in ("n1", "n2") for check in ("gpu.lost", "nic.port", "roce.oos")}
     assert len(beats) == 6
-    assert all(0 <= beat <= BEAT_S for beat in beats)
+    assert all(0 <= beat <= BEAT_S + CLOSE_S for beat in beats)
 
 
 @given(st.floats(0, BEAT_S), PERIODS_S, st.floats(0, 1e7))
