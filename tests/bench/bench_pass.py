@@ -38,7 +38,9 @@ from agent.sources import Sources
 from agent.sources.gpu_reading import NvmlGroup
 from agent.sources.nvml import SHARE_S, NvmlProcess
 
-PASSES = 15
+#: Enough passes within this time, for the fastest of them to have been left alone by the neighbours.
+PASSES, PASSES_S = 40, 6.0
+BARE_PASSES = 8
 EXPORTER = "prometheus-node-exporter"
 SCRAPE = "scrape of node_exporter, its own collectors"
 #: Families of checks that read the tree and no NVML, as the exporter does.
@@ -107,6 +109,7 @@ def _against_bare(
     groups, files = _reads(sources, chosen)
     bare_s = _bare(groups, files, root, env)
     took_s = _best(partial(_pass, chosen, sources, CheckThreads()))
+    bare_s = min(bare_s, _bare(groups, files, root, env))
     base = f"bare loop of its {len(files)} preads and {len(groups)} NVML groups"
     return Ratio(f"{what} ({len(chosen)} checks)", took_s, bare_s, base)
 
@@ -142,7 +145,9 @@ def _reads(sources: Sources, chosen: list[CheckPlan]) -> tuple[list[tuple[str, s
 
 def _bare(groups: list[tuple[str, str]], files: list[str], root: Path, env: dict[str, str]) -> float:
     """The fastest pass of the bare loop, in a process of its own."""
-    given = json.dumps({"groups": groups, "files": [str(root / path) for path in files], "passes": PASSES})
+    given = json.dumps(
+        {"groups": groups, "files": [str(root / path) for path in files], "passes": BARE_PASSES}
+    )
     command = [sys.executable, str(Path(__file__).with_name("bare_loop.py"))]
     answer = subprocess.run(
         command,
@@ -159,8 +164,9 @@ def _bare(groups: list[tuple[str, str]], files: list[str], root: Path, env: dict
 def _best(run: Callable[[], object]) -> float:
     """Seconds of the fastest of some runs: on a shared machine the others measure the neighbours."""
     run()
-    times_s = []
-    for _ in range(PASSES):
+    times_s: list[float] = []
+    end_s = time.perf_counter() + PASSES_S
+    while len(times_s) < PASSES and time.perf_counter() < end_s:
         time.sleep(SHARE_S + 0.02)  # past the window within which checks share a reading
         began_s = time.perf_counter()
         run()
