@@ -53,13 +53,14 @@ def has_parts(profile: NodeProfile) -> bool:
 def judge_parts(parts: list[PciPart], judge: Callable[[str, str], Finding]) -> Iterator[Finding]:
     """Judge (subject, address) of each; a source error makes that one UNKNOWN."""
     for part in parts:
+        if isinstance(part.found, DeviceLost | DeviceAbsent):
+            # The device itself is gone: another check fails for it, this one only says so.
+            where = "gpu.lost" if gpu_slot_of(part.subject) is not None else "nic.present"
+            seen = unknown(part.subject, part.found)
+            yield replace(seen, summary=f"{seen.summary}: see {where}")
+            continue
         try:
             yield judge(part.subject, part.address)
-        except (DeviceLost, DeviceAbsent) as cause:
-            # A GPU that is gone is gpu.lost's to fail; the others only say so.
-            seen = unknown(part.subject, cause)
-            where = "gpu.lost" if gpu_slot_of(part.subject) is not None else "nic.present"
-            yield replace(seen, summary=f"{seen.summary}: see {where}")
         except SourceError as cause:
             yield unknown(part.subject, cause)
 
