@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
+from agent.group_profile import Group
 from agent.host_profile import Peer
+from agent.launch_parts import Checkpoint, Container, EngineKind, FlagValue, PatchedBuild, Runtime
 from agent.profile_types import Host, Part, PathText, Port, Slot
 
 
@@ -31,18 +35,43 @@ class Warmup(Part):
     requests: int = Field(2, description="Completions run one after another", ge=1, le=1000)
     concurrent: int = Field(2, description="Completions then run at the same time; 0 = none", ge=0, le=4096)
     max_tokens: int = Field(8, description="Tokens asked for in each", ge=1, le=4096)
+    long_prompt_tokens: int | None = Field(
+        None, description="Tokens of one long prefill; unset = as the engine's maximum length, 0 = none", ge=0
+    )
+    first_token_s: float | None = Field(
+        None, description="Most seconds to the first token after the warm-up; unset = not compared", gt=0
+    )
     deadline_s: float = Field(300.0, description="Seconds that the whole warm-up may take", gt=0)
+
+
+class Soak(Part):
+    """Load through the engine before its gate opens, while throttling, power and links are watched."""
+
+    duration_s: float = Field(0.0, description="Seconds of load; 0 = no soak", ge=0)
+    concurrent: int = Field(8, description="Completions at the same time", ge=1, le=4096)
+    prompt_tokens: int = Field(256, description="Tokens of each prompt", ge=1)
+    max_tokens: int = Field(64, description="Tokens asked for in each", ge=1, le=4096)
 
 
 class Launch(Part):
     """How the engine is started; `args` and `env` are taken as they are, after what nodegate adds."""
 
+    kind: EngineKind = Field(EngineKind.VLLM, description="Which engine it is: vllm or sglang")
+    preset: str | None = Field(
+        None, description="Shipped launch that the engine is based on; what the engine itself sets wins"
+    )
     command: list[str] = Field(
         default_factory=lambda: ["vllm", "serve"], description="Program and first arguments", min_length=1
     )
     model: str | None = Field(None, description="Model path or name, the first positional argument")
     served_model_name: str | None = Field(None, description="Name that clients and the canary ask for")
-    args: list[str] = Field(default_factory=list, description="Further arguments, one list item each")
+    flags: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")], FlagValue] = Field(
+        default_factory=dict,
+        description="Flags without dashes; true = --flag, false = --no-flag, a list = several arguments",
+    )
+    args: list[str] = Field(
+        default_factory=list, description="Further arguments after the flags, one list item each"
+    )
     env: dict[str, str] = Field(
         default_factory=dict, description="Environment variables added for the engine"
     )
@@ -61,6 +90,12 @@ class Launch(Part):
         False, description="The plan uses RDMA (several nodes, KV transfer): network faults gate it"
     )
     nccl_env: bool = Field(True, description="Add the NCCL variables that follow from the fabric part")
+    patched: PatchedBuild = Field(
+        default_factory=PatchedBuild, description="What a patched build has beyond its upstream version"
+    )
+    runtime: Runtime = Field(Runtime.HOST, description="host: on the host itself; podman: in a container")
+    container: Container | None = Field(None, description="The container (runtime podman)")
+    checkpoint: Checkpoint = Field(default_factory=Checkpoint, description="The weights on disk")
 
 
 class Backoff(Part):
@@ -100,5 +135,7 @@ class Engine(Part):
     stop_deadline_s: float = Field(30.0, description="Seconds from SIGTERM to SIGKILL", ge=0)
     canary: Canary = Field(default_factory=Canary, description="Canary while serving")
     warmup: Warmup = Field(default_factory=Warmup, description="Warm-up before the gate opens")
+    soak: Soak = Field(default_factory=Soak, description="Load before the gate opens")
+    group: Group | None = Field(None, description="The nodes of a model that spans several")
     backoff: Backoff = Field(default_factory=Backoff, description="Restarts after crashes")
     gate: EngineGate = Field(default_factory=EngineGate, description="Gate settings")

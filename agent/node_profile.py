@@ -13,9 +13,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, model_validator
 
 from agent.bmc_profile import Bmc, Cooling, RedfishEndpoint
-from agent.engine_profile import Backoff, Canary, Engine, EngineGate, Launch, Warmup
+from agent.engine_profile import Backoff, Canary, Engine, EngineGate, Launch, Soak, Warmup
 from agent.fabric_profile import Fabric, FabricKind, InfiniBand, NicPair, NicPort, NicSettings, Roce
+from agent.group_profile import Group, GroupMember, Pair
 from agent.host_profile import HostSettings, Mount, Peer
+from agent.launch_parts import Checkpoint, Container, EngineKind, Runtime
+from agent.node_parts import Enforce, Supervision, Topology
 from agent.profile_rules import CrossProblem, cross_problems
 from agent.profile_types import GPU_UUID, Part, Port, Slot
 
@@ -27,14 +30,20 @@ __all__ = [
     "Bmc",
     "Canary",
     "CheckOverride",
+    "Checkpoint",
+    "Container",
     "Cooling",
     "CrossProblem",
+    "Enforce",
     "Engine",
     "EngineGate",
+    "EngineKind",
     "Fabric",
     "FabricKind",
     "GpuPin",
     "Gpus",
+    "Group",
+    "GroupMember",
     "HostSettings",
     "InfiniBand",
     "Launch",
@@ -45,12 +54,17 @@ __all__ = [
     "NicSettings",
     "NodeProfile",
     "Nvlink",
+    "Pair",
     "Part",
     "Peer",
     "Port",
     "RedfishEndpoint",
     "Roce",
+    "Runtime",
     "Slot",
+    "Soak",
+    "Supervision",
+    "Topology",
     "Warmup",
     "cross_problems",
 ]
@@ -190,6 +204,17 @@ class NodeProfile(Part):
     engines: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")], Engine] = Field(
         default_factory=dict, description="Engines by name, each with its own gate"
     )
+    pairs: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")], Pair] = Field(
+        default_factory=dict, description="Prefill and decode engines that are ready together, by name"
+    )
+    supervision: Supervision = Field(
+        Supervision.AUTO,
+        description="systemd: units nodegate-engine@NAME; process: the agent's own; auto: what is set up",
+    )
+    topology: Topology = Field(
+        default_factory=Topology, description="NCCL topology file and expected topology"
+    )
+    enforce: Enforce = Field(default_factory=Enforce, description="The gate enforced by the kernel")
     limits: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Tolerances by check id")
     checks: dict[str, CheckOverride] = Field(
         default_factory=dict, description="How checks are run, by check id"

@@ -86,6 +86,16 @@ UNITLESS = frozenset(
         "pcie_generation",
         "pcie_width",
         "sysctl",
+        "cpus",
+        "long_prompt_tokens",
+        "master_port",
+        "min_decode",
+        "min_prefill",
+        "pids",
+        "ports",
+        "prompt_tokens",
+        "rank",
+        "shards",
     ]
 )
 

@@ -17,6 +17,7 @@ from agent.sources.counters import CounterBook
 from agent.sources.fault_history import FaultHistory, NoHistory
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, SystemReading
 from agent.sources.host_reading import Host, NoHost
+from agent.sources.launch_reading import LaunchEvidence, NoLaunchEvidence
 from agent.sources.series import SeriesBook
 
 
@@ -238,6 +239,7 @@ class Sources:
     host: Host = field(default_factory=NoHost)
     bmc: Bmc = field(default_factory=NoBmc)
     history: FaultHistory = field(default_factory=NoHistory)
+    launches: LaunchEvidence = field(default_factory=NoLaunchEvidence)
     simulated: bool = False
     counters: CounterBook = field(default_factory=CounterBook)
     series: SeriesBook = field(default_factory=SeriesBook)
