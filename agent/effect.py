@@ -97,6 +97,19 @@ def blocks_admission(check: Check, result: Result, now_mono_s: float, *, shadow:
     return verdict is Verdict.FAIL or (verdict is Verdict.UNKNOWN and check.unknown_blocks_admission)
 
 
+def bridges_relaunch(check: Check, result: Result, now_mono_s: float) -> bool:
+    """Whether an engine that crashed behind an open gate may come back although this keeps a closed gate shut.
+
+    A gate that serves with a soft fault must not become an outage because its engine crashed meanwhile: soft
+    faults touch a whole row at once. The same for an evidence gap that a serving gate would still bridge.
+    """
+    if Phase.SERVING not in check.phases:
+        return False
+    if result.serving_class in (ServingClass.SOFT, ServingClass.INFO):
+        return True
+    return result.raw_verdict is Verdict.UNKNOWN and current(result, now_mono_s) in GOOD
+
+
 def serving_effect(
     check: Check, result: Result, settings: Engine, now_mono_s: float, *, shadow: bool
 ) -> ServingClass | None:

@@ -17,6 +17,7 @@ from agent.effect import (
     GOOD,
     admission_verdict,
     blocks_admission,
+    bridges_relaunch,
     concerns,
     current,
     is_shadow,
@@ -67,6 +68,8 @@ class Judgement:
     soft: tuple[Blocker, ...] = ()
     missing: tuple[str, ...] = ()
     info: tuple[Blocker, ...] = ()
+    #: Those of the admission blockers that do not keep a crashed engine from coming back.
+    bridged: frozenset[ResultKey] = frozenset()
 
     @property
     def admits(self) -> bool:
@@ -84,6 +87,7 @@ def judge(
         return Judgement((Blocker("profile", f"engine:{engine}", Verdict.UNKNOWN, text),))
     shadowed = frozenset(id_ for id_ in checks if is_shadow(profile, id_))
     admission: list[Blocker] = []
+    bridged: set[ResultKey] = set()
     serving: dict[ServingClass, list[Blocker]] = {each: [] for each in ServingClass}
     for result in snapshot.results.values():
         # Most results are good and fresh, every time: what follows would find nothing in them. (The age as
@@ -98,6 +102,8 @@ def judge(
         shadow = check.id in shadowed
         if blocks_admission(check, result, now_mono_s, shadow=shadow):
             admission.append(_blocker(result, admission_verdict(result, now_mono_s)))
+            if bridges_relaunch(check, result, now_mono_s):
+                bridged.add((result.check, result.subject))
         effect = serving_effect(check, result, settings, now_mono_s, shadow=shadow)
         if effect is not None:
             serving[effect].append(_blocker(result, current(result, now_mono_s)))
@@ -115,6 +121,7 @@ def judge(
         soft=_worst_first(serving[ServingClass.SOFT]),
         missing=_missing(frozenset(snapshot.results), engine, tuple(settings.gpus), admitting),
         info=_worst_first(serving[ServingClass.INFO]),
+        bridged=frozenset(bridged),
     )
 
 

@@ -37,7 +37,7 @@ from agent.gate_record import (
     StartEngine,
     StopEngine,
 )
-from agent.gate_rules import LIVE, Target, decide, fatal_fault
+from agent.gate_rules import LIVE, Target, decide, fatal_fault, is_relaunching
 from agent.holds import Hold
 from agent.model import EnginePhase, GateState
 from agent.node_profile import Mode
@@ -218,6 +218,7 @@ def _move(record: GateRecord, target: Target, now_mono_s: float) -> GateRecord:
         blockers=target.blockers,
         forced=target.forced,
         restarting=record.restarting and target.state is _S.DRAINING,
+        relaunching=is_relaunching(record, target),
         stop_at_mono_s=stop_at_s,
     )
 

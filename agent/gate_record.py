@@ -29,7 +29,8 @@ class GateRecord:
     """All that one gate remembers. Times are monotonic seconds.
 
     `stop_at_mono_s` is when the engine is to be stopped after the load balancers' grace; `forced` says that
-    the gate is open only because of a force-open; `maintenance` is the node's hold, `holds` are this
+    the gate is open only because of a force-open; `relaunching` that it was open and only its engine failed:
+    what would not have closed it does not keep it closed; `maintenance` is the node's hold, `holds` are this
     engine's.
     """
 
@@ -44,6 +45,7 @@ class GateRecord:
     holds: EngineHolds = field(default_factory=EngineHolds)
     forced: bool = False
     restarting: bool = False
+    relaunching: bool = False
     shutting_down: bool = False
     stop_at_mono_s: float | None = None
     cleared_mono_s: float | None = None

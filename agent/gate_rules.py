@@ -31,6 +31,8 @@ _NOT_WARM = {
     EnginePhase.STARTING: (GateState.LAUNCHING, "the engine is starting"),
     EnginePhase.UP: (GateState.WARMING, "the engine answers and is warmed up"),
 }
+#: States in which an engine that failed behind an open gate is brought back.
+_COMING_BACK = frozenset({GateState.FAILED, GateState.PREFLIGHT, GateState.LAUNCHING, GateState.WARMING})
 #: A clear has the checks run again at once; for so many seconds what they said before it is not taken as
 #: fatal. It blocks all the same.
 CLEAR_SETTLES_S = 5.0
@@ -263,7 +265,24 @@ def _against_serving(record: GateRecord) -> tuple[Blocker, ...]:
 
 
 def _against_admission(record: GateRecord) -> tuple[Blocker, ...]:
-    return record.judgement.admission_blockers if record.judgement else ()
+    if record.judgement is None:
+        return ()
+    blockers, bridged = record.judgement.admission_blockers, record.judgement.bridged
+    if not record.relaunching:
+        return blockers
+    return tuple(blocker for blocker in blockers if (blocker.check, blocker.subject) not in bridged)
+
+
+def is_relaunching(record: GateRecord, target: Target) -> bool:
+    """Whether the gate, on its way to `target`, was open and only its engine failed since.
+
+    A fault of the node, an operator's word or a forced opening end it: then admission counts in full.
+    """
+    if target.state in OPEN or target.state not in _COMING_BACK or record.forced:
+        return False
+    if any(engine_of(blocker.subject) is None for blocker in _against_serving(record)):
+        return False
+    return record.relaunching or record.ready
 
 
 def _only_unwaivable(record: GateRecord, blockers: tuple[Blocker, ...]) -> tuple[Blocker, ...]:

@@ -143,7 +143,9 @@ class Gatekeeper:
         """Judge by another profile with the same engines from now on."""
         self.profile = profile
         for name, engine in profile.engines.items():
-            self.records[name] = replace(self.records[name], config=self._config(name, engine))
+            # What the new profile asks for gates the next launch in full.
+            record = replace(self.records[name], config=self._config(name, engine), relaunching=False)
+            self.records[name] = record
 
     def evaluate(self, snapshot: Snapshot | None = None) -> None:
         """Judge the newest results (or those known) for every engine, and publish."""

@@ -13,6 +13,7 @@ from agent.gate_record import (
     Clear,
     Evaluated,
     ForgetFaults,
+    Restart,
     SaveHolds,
     StartEngine,
     StopEngine,
@@ -156,6 +157,55 @@ def test_a_crash_is_relaunched_only_after_backoff_and_admission() -> None:
     bench.say(kit.CLEAN)
     assert bench.record.state is S.LAUNCHING
     assert StartEngine() in bench.asked
+
+
+SOFT = Judgement(
+    admission_blockers=(kit.MARGIN,),
+    soft=(kit.MARGIN,),
+    bridged=frozenset({(kit.MARGIN.check, kit.MARGIN.subject)}),
+)
+
+
+def test_a_crash_behind_a_degraded_gate_comes_back_degraded() -> None:
+    bench = Bench()
+    bench.serve()
+    bench.say(SOFT)
+    for phase in (P.EXITED, P.BACKOFF, P.ABSENT):
+        bench.be(phase)
+    assert (bench.record.state, bench.record.relaunching) == (S.LAUNCHING, True)
+    assert StartEngine() in bench.asked
+    bench.be(P.UP)
+    bench.be(P.WARM)
+    assert (bench.record.state, bench.record.relaunching) == (S.DEGRADED, False)
+
+
+def test_a_fault_of_the_node_during_the_relaunch_ends_its_privilege() -> None:
+    bench = Bench()
+    bench.serve()
+    bench.say(SOFT)
+    bench.be(P.EXITED)
+    bench.say(HOT)
+    assert bench.record.relaunching is False
+    bench.say(SOFT)
+    bench.be(P.BACKOFF)
+    bench.be(P.ABSENT)
+    assert (bench.record.state, bench.asked) == (S.FAILED, [])
+
+
+def test_a_first_launch_and_an_operators_restart_prove_everything() -> None:
+    bench = Bench()
+    bench.say(SOFT)
+    assert (bench.record.state, bench.record.relaunching) == (S.FAILED, False)
+    bench.say(kit.CLEAN)
+    for phase in (P.STARTING, P.UP, P.WARM):
+        bench.be(phase)
+    bench.say(SOFT)
+    bench.feed(Restart("new weights"))
+    bench.wait(kit.GRACE_S + 1)
+    bench.be(P.STOPPING)
+    bench.asked.clear()
+    bench.be(P.ABSENT)
+    assert (bench.record.state, bench.asked) == (S.FAILED, [])
 
 
 def test_a_crash_loop_quarantines_and_clear_starts_again() -> None:

@@ -179,6 +179,28 @@ def test_a_health_check_left_out_by_the_profile_closes_nothing() -> None:
     assert judged([result("engine.health", "node", S)], checks) == Judgement()
 
 
+@pytest.mark.parametrize(
+    ("cls", "verdict", "raw", "phases", "bridged"),
+    [
+        (ServingClass.SOFT, F, F, None, True),
+        (ServingClass.INFO, F, F, None, True),
+        (ServingClass.HARD, F, F, None, False),
+        (ServingClass.HARD, P, F, None, False),
+        (ServingClass.HARD, P, U, None, True),
+        (ServingClass.HARD, U, U, None, False),
+        (ServingClass.IMMEDIATE, F, F, None, False),
+        (ServingClass.INFO, F, F, frozenset({Phase.ADMISSION}), False),
+    ],
+)
+def test_what_a_crashed_engine_may_come_back_with(
+    cls: ServingClass, verdict: Verdict, raw: Verdict, phases: frozenset[Phase] | None, bridged: bool
+) -> None:
+    checks = by_id(make_check("x", **({"phases": phases} if phases else {})))
+    judgement = judged([result("x", "node", verdict, raw=raw, cls=cls)], checks)
+    assert names(judgement.admission_blockers), "a first launch waits for it in any case"
+    assert judgement.bridged == (frozenset({("x", "node")}) if bridged else frozenset())
+
+
 def test_the_worst_reason_comes_first() -> None:
     checks = by_id(make_check("a"), make_check("b"))
     judgement = judged([result("a", "node", U), result("b", "node", F)], checks)
