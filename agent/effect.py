@@ -98,7 +98,7 @@ def blocks_admission(check: Check, result: Result, now_mono_s: float, *, shadow:
 
 
 def bridges_relaunch(check: Check, result: Result, now_mono_s: float) -> bool:
-    """Whether an engine that crashed behind an open gate may come back although this keeps a closed gate shut.
+    """Whether an engine that crashed behind an open gate may come back although this blocks admission.
 
     A gate that serves with a soft fault must not become an outage because its engine crashed meanwhile: soft
     faults touch a whole row at once. The same for an evidence gap that a serving gate would still bridge.
