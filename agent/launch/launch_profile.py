@@ -11,17 +11,17 @@ from pathlib import Path
 
 from agent.errors import LaunchError
 from agent.launch.arguments import flag_value, flag_values, has_flag
+from agent.launch.engine_argv import API_KEY, engine_arguments, engine_argv
+from agent.launch.engine_argv import served_name as served_name
 from agent.launch.env_file import read_env_file
 from agent.launch.gpu_pins import gpu_env, slot_gpus
-from agent.launch.nccl_env import nccl_env
+from agent.launch.nccl_env import nccl_env, topology_env
 from agent.launch.numa import find_numactl, numa_nodes, numactl_prefix
 from agent.node_profile import Engine, NodeProfile
 from agent.sources import Sources
 
 #: Marks every process of an engine; its value names engine, state directory and launch.
 MARKER = "NODEGATE_ENGINE"
-#: What vLLM reads its API key from.
-API_KEY = "VLLM_API_KEY"
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
@@ -115,14 +115,13 @@ def build_plan(profile: NodeProfile, name: str, sources: Sources, environ: Mappi
     env.add(gpu_env(profile, name, engine, gpus), "gpus")
     if launch.nccl_env and engine.gpus:
         env.add(nccl_env(profile.fabric), "fabric")
+    if engine.gpus:
+        env.add(topology_env(profile.topology), "topology")
     env.add(launch.env, "launch.env", note=True)
     secrets = read_env_file(Path(launch.env_file)) if launch.env_file else {}
     _refuse_reserved(name, secrets)
     prefix, nodes = _numa(profile, engine, {s: g.pci_bus_id for s, g in gpus.items()}, sources, env)
-    argv, notes = _argv(name, engine)
-    for part in argv:
-        if "\0" in part:
-            raise LaunchError(f"engine {name}: an argument has a NUL byte; remove it")
+    argv, notes = engine_argv(name, engine)
     return LaunchPlan(
         engine=name,
         argv=(*prefix, *argv),
@@ -142,12 +141,6 @@ def build_plan(profile: NodeProfile, name: str, sources: Sources, environ: Mappi
     )
 
 
-def served_name(engine: Engine) -> str | None:
-    """The name that clients ask for: from the profile, the arguments, or the model; None = ask the engine."""
-    launch = engine.launch
-    return launch.served_model_name or flag_value(launch.args, "--served-model-name") or launch.model
-
-
 def engine_api_key(engine: Engine) -> str | None:
     """The API key of an engine that somebody else starts.
 
@@ -155,7 +148,12 @@ def engine_api_key(engine: Engine) -> str | None:
     """
     launch = engine.launch
     secrets = read_env_file(Path(launch.env_file)) if launch.env_file else {}
-    return flag_value(launch.args, "--api-key") or secrets.get(API_KEY) or launch.env.get(API_KEY) or None
+    return (
+        flag_value(engine_arguments(engine), "--api-key")
+        or secrets.get(API_KEY)
+        or launch.env.get(API_KEY)
+        or None
+    )
 
 
 def _refuse_reserved(name: str, secrets: Mapping[str, str]) -> None:
@@ -178,7 +176,7 @@ def _numa(
             f"engine {env.engine}: launch.numa_bind needs GPUs to take the node from; set it to false"
         )
     nodes = numa_nodes(profile.gpus, bus_ids, sources.tree)
-    if len(nodes) > 1 and not has_flag(engine.launch.args, "--numa-bind"):
+    if len(nodes) > 1 and not has_flag(engine_arguments(engine), "--numa-bind"):
         listed = " and ".join(map(str, nodes))
         env.notes.append(
             f"the GPUs sit on NUMA nodes {listed}: the engine is bound to all of them; "
@@ -187,42 +185,3 @@ def _numa(
     # A replayed node has no numactl to look for.
     program = "numactl" if sources.simulated else find_numactl(env.values.get("PATH"))
     return numactl_prefix(program, nodes), nodes
-
-
-def _argv(name: str, engine: Engine) -> tuple[list[str], list[str]]:
-    """The command, the model, what nodegate adds, then the profile's args; and notes."""
-    launch = engine.launch
-    given = [*launch.command[1:], *launch.args]
-    port = flag_value(given, "--port")
-    if port is not None and port != str(engine.port):
-        raise LaunchError(
-            f"engine {name}: launch.args has --port {port} and engines.{name}.port is {engine.port}; "
-            "make them equal"
-        )
-    host = flag_value(given, "--host")
-    if host is not None and host not in (engine.host, "0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
-        raise LaunchError(
-            f"engine {name}: launch.args has --host {host} and engines.{name}.host is {engine.host}; "
-            "make them equal"
-        )
-    added: list[str] = []
-    if host is None:
-        added += ["--host", engine.host]
-    if port is None:
-        added += ["--port", str(engine.port)]
-    if launch.served_model_name is not None:
-        named = flag_value(given, "--served-model-name")
-        if named is None:
-            added += ["--served-model-name", launch.served_model_name]
-        elif named != launch.served_model_name:
-            raise LaunchError(
-                f"engine {name}: launch.args has --served-model-name {named} and launch.served_model_name is "
-                f"{launch.served_model_name}; make them equal"
-            )
-    notes = []
-    if has_flag(given, "--api-key"):
-        notes.append(
-            f"--api-key is visible to every user of the node; put {API_KEY} into launch.env_file instead"
-        )
-    model = [launch.model] if launch.model is not None else []
-    return [*launch.command, *model, *added, *launch.args], notes

@@ -8,7 +8,7 @@ about which the data ports say nothing. A variable that the profile's `env` sets
 from __future__ import annotations
 
 from agent.errors import LaunchError
-from agent.node_profile import Fabric, FabricKind, Roce
+from agent.node_profile import Fabric, FabricKind, Roce, Topology
 
 #: NCCL reads no more devices than this (MAX_IB_DEVS).
 MAX_HCAS = 32
@@ -29,6 +29,11 @@ def nccl_env(fabric: Fabric) -> dict[str, str]:
     if fabric.kind is FabricKind.ROCE:
         env |= _roce_env(fabric.roce)
     return env
+
+
+def topology_env(topology: Topology) -> dict[str, str]:
+    """The topology file of the profile, which admission has compared with the machine (topology.file)."""
+    return {} if topology.nccl_file is None else {"NCCL_TOPO_FILE": topology.nccl_file}
 
 
 def traffic_class(roce: Roce) -> int:
