@@ -1,0 +1,1 @@
+"""One model over several nodes: its ranks start, serve and stop together."""
