@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["PassReport", "run_pass", "select"]
 
 #: These checks judge what the daemon sees of its engines over time, or what it has kept in its journal.
+#: What is known of a launch before it is made has commands of its own: `launch lint`, `launch plan`.
 _OF_DAEMON = (
     "engine.health", "engine.cpu", "engine.memory", "engine.numa", "engine.prefix_cache",
-    "gpu.memory_growth", "history.",
+    "engine.flags", "engine.checkpoint", "gpu.memory_growth", "history.",
 )  # fmt: skip
 
 

@@ -45,6 +45,10 @@ class LaunchReport:
     facts: Mapping[str, str | float] = field(default_factory=dict)
 
 
+class NotLaunchedHere(SourceUnavailable):
+    """Nobody makes the launch on this machine: a replayed node, or an engine that somebody else starts."""
+
+
 class LaunchEvidence(Protocol):
     """Looks at an engine's launch without starting it. SourceUnavailable where it cannot look (yet)."""
 
@@ -62,13 +66,13 @@ class NoLaunchEvidence:
     """A node whose engines' launches cannot be looked at (a replay, or somebody else launches them)."""
 
     def flags(self, engine: str) -> LaunchReport:
-        """Raise SourceUnavailable."""
-        raise SourceUnavailable(f"the launch of {engine} is not made on this machine")
+        """Raise NotLaunchedHere."""
+        raise NotLaunchedHere(f"the launch of {engine} is not made on this machine")
 
     def memory(self, engine: str) -> LaunchReport:
-        """Raise SourceUnavailable."""
-        raise SourceUnavailable(f"the launch of {engine} is not made on this machine")
+        """Raise NotLaunchedHere."""
+        raise NotLaunchedHere(f"the launch of {engine} is not made on this machine")
 
     def checkpoint(self, engine: str) -> LaunchReport:
-        """Raise SourceUnavailable."""
-        raise SourceUnavailable(f"the launch of {engine} is not made on this machine")
+        """Raise NotLaunchedHere."""
+        raise NotLaunchedHere(f"the launch of {engine} is not made on this machine")

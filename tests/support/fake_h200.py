@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from fake_h200_bmc import bmc_profile
-from fake_h200_engines import engine_files, engine_pids
+from fake_h200_engines import engine_files, engine_pids, launches
 from fake_h200_fabric import fabric_files, hopper_ber, pci_links, peers, units
 from fake_h200_host import engine_peers, host_data, host_files, host_links, host_profile
 from fake_h200_net import NIC_BUSES, fabric, interface, nic_files
@@ -192,6 +192,7 @@ def _make_data() -> dict[str, Any]:
         | host_links(),
         "kmsg": ["6,339,5140900,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04"],
         "engines": {name: _serving(name) for name in ("glm", "kimi")},
+        "launches": launches(),
         **host,
     }
 

@@ -3,7 +3,9 @@
     {"nvml": {"system": {...}, "gpus": [{"identity": {...}, "thermal": {...}, ...}]}, "net": {...},
      "files": {path: text, or {"hex": "..."} for bytes}, "links": {path: target}, "kmsg": [lines],
      "engines": {name: {...}}, "host": {"units": {}, "disks": {}, "mounts": {}, "clock": {}, "reach": {}},
-     "bmc": {name: {path: document}}, "faults": [{part, place, check, wall_s, boot_id, summary}]}
+     "bmc": {name: {path: document}}, "faults": [{part, place, check, wall_s, boot_id, summary}],
+     "launches": {engine: {"flags"|"memory"|"checkpoint": {"summary": "...", "pending": "", "facts": {},
+                  "problems": [{severity, where, text, remedy}]}}}}
 
 `{"error": "NOT_SUPPORTED"}` in the place of a value, group, file, interface part or source is a refusal.
 Every read is noted in `reads`, so that a test can refuse each value that a check has read, one after another.
@@ -35,6 +37,7 @@ from agent.sources import (
 from agent.sources.fault_history import PartFault
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal, SystemReading
 from agent.sources.host_reading import ClockSync, DiskSpace, MountAnswer, Reach, UnitState
+from agent.sources.launch_reading import LaunchReport, Problem, Severity
 
 START_MONO_S = 5000.0
 #: Fields of an engine's observation that a test gives as they are.
@@ -266,6 +269,32 @@ class FakeHistory:
 
 
 @dataclass
+class FakeLaunches:
+    node: dict[str, Any]
+
+    def _report(self, engine: str, part: str) -> LaunchReport:
+        if engine not in self.node["launches"]:
+            raise SourceUnavailable(f"the launch of {engine} is not made on this machine")
+        parts = _given(self.node["launches"][engine], f"the launch of {engine}")
+        given = _given(parts.get(part, {"error": "UNAVAILABLE"}), f"{part} of {engine}")
+        problems = tuple(
+            Problem(**{**problem, "severity": Severity(problem["severity"])})
+            for problem in given.get("problems", ())
+        )
+        rest = {"summary": given["summary"], "pending": given.get("pending", "")}
+        return LaunchReport(problems=problems, facts=given.get("facts", {}), **rest)
+
+    def flags(self, engine: str) -> LaunchReport:
+        return self._report(engine, "flags")
+
+    def memory(self, engine: str) -> LaunchReport:
+        return self._report(engine, "memory")
+
+    def checkpoint(self, engine: str) -> LaunchReport:
+        return self._report(engine, "checkpoint")
+
+
+@dataclass
 class FakeKmsg:
     node: dict[str, Any]
     cleared_s: float = -1.0
@@ -330,7 +359,7 @@ class FakeNode:
         empty: dict[str, Any] = {"net": {}, "files": {}, "links": {}, "kmsg": [], "engines": {}}
         self.data = (
             empty
-            | {"host": {}, "bmc": {}, "faults": []}
+            | {"host": {}, "bmc": {}, "faults": [], "launches": {}}
             | (self.data if self.shared else copy.deepcopy(self.data))
         )
         self.nvml = FakeNvml(self.data, self.clock, self.reads)
@@ -345,6 +374,7 @@ class FakeNode:
             host=FakeHost(self.data, self.reads),
             bmc=FakeBmc(self.data, self.reads),
             history=FakeHistory(self.data),
+            launches=FakeLaunches(self.data),
             simulated=True,
         )
 
