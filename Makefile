@@ -22,7 +22,7 @@ help:
 	@echo "make demo         a simulated 8-GPU node: preflight, engine, open gate, faults (DEMO_ARGS='--seconds 20')"
 	@echo "make test         lint, types and every test that needs no root, GPU, browser or real vLLM"
 	@echo "make venv         only the installation: package with the dev and provision extras"
-	@echo "make test-root    network namespaces; needs root"
+	@echo "make test-root    network namespaces and hosts with systemd; needs root"
 	@echo "make test-engine  a real vLLM on the CPU (minutes)"
 	@echo "make test-web     the status page in headless Chromium"
 	@echo "make bench        ratios against something measured in the same run"
@@ -78,7 +78,8 @@ test: lint
 .PHONY: test-root
 test-root: $(VENV)/.dev
 	@test "$$(id -u)" = 0 || { echo "make test-root needs root: run it with sudo" >&2; exit 3; }
-	@bash .ci/need ip:iproute2 gcc:gcc gcc:libc6-dev
+	@bash .ci/need ip:iproute2 gcc:gcc gcc:libc6-dev nft:nftables mmdebstrap:mmdebstrap \
+	  systemd-nspawn:systemd-container
 	$(BIN)/pytest -m root $(PYTEST_ARGS)
 
 .PHONY: test-engine
