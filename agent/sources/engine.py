@@ -9,18 +9,34 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from agent.errors import ParseError, SourceTimeout, SourceUnavailable
+from agent.launch_parts import EngineKind
 from agent.sources import EngineObservation, Engines
+from agent.sources.engine_answers import Completion, CompletionRequest, CompletionStream, parse_completion
 from agent.sources.engine_http import BadRequest, HttpError, TooLong, exchange
+from agent.sources.engine_metrics import EngineMetrics, parse_metrics
+
+__all__ = [
+    "Completion",
+    "CompletionRequest",
+    "EngineBoard",
+    "EngineClient",
+    "EngineMetrics",
+    "ModelCard",
+    "base_url",
+    "parse_completion",
+    "parse_metrics",
+    "something_listens",
+]
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
-ERROR_EXCERPT_CHARS = 160
+#: More token numbers than one text of a line can have.
+MAX_TOKENS = 100_000
 #: Before the second try of a request whose connection was refused or broke.
 RETRY_PAUSE_S = 0.1
 
@@ -57,110 +73,6 @@ def _gist(observation: EngineObservation) -> tuple[object, ...]:
     return observation.status.phase, observation.health_ok, canary.verdict if canary else None
 
 
-@dataclass(frozen=True, slots=True)
-class EngineMetrics:
-    """What the agent reads of vLLM's metrics, summed over the engines of one API server.
-
-    None = not exported.
-    """
-
-    iterations: float | None = None
-    generation_tokens: float | None = None
-    prompt_tokens: float | None = None
-    requests_running: float | None = None
-    requests_waiting: float | None = None
-    kv_cache_used_ratio: float | None = None
-    prefix_queries: float | None = None
-    prefix_hits: float | None = None
-    preemptions: float | None = None
-
-    @property
-    def progress(self) -> tuple[float | None, float | None, float | None]:
-        """The values of which one moves whenever the engine finishes a step."""
-        return self.iterations, self.generation_tokens, self.prompt_tokens
-
-
-#: Sample name -> field. `iteration_tokens_total` is a histogram with one sample for each engine step.
-SAMPLES = {
-    "vllm:iteration_tokens_total_count": "iterations",
-    "vllm:generation_tokens_total": "generation_tokens",
-    "vllm:prompt_tokens_total": "prompt_tokens",
-    "vllm:num_requests_running": "requests_running",
-    "vllm:num_requests_waiting": "requests_waiting",
-    "vllm:kv_cache_usage_perc": "kv_cache_used_ratio",
-    "vllm:prefix_cache_queries_total": "prefix_queries",
-    "vllm:prefix_cache_hits_total": "prefix_hits",
-    "vllm:num_preemptions_total": "preemptions",
-}
-
-
-def parse_metrics(text: str) -> EngineMetrics:
-    """Read the exposition; only the few samples needed are parsed, for the whole has a thousand buckets."""
-    wanted = [line for line in text.splitlines() if line.partition("{")[0].partition(" ")[0] in SAMPLES]
-    sums: dict[str, float] = {}
-    try:
-        for family in text_string_to_metric_families("\n".join(wanted) + "\n"):
-            for sample in family.samples:
-                field = SAMPLES.get(sample.name)
-                if field is None or sample.value != sample.value:  # NaN differs from itself
-                    continue
-                if field == "kv_cache_used_ratio":  # a ratio of each engine: the fullest one counts
-                    sums[field] = max(sums.get(field, 0.0), sample.value)
-                else:
-                    sums[field] = sums.get(field, 0.0) + sample.value
-    except (ValueError, KeyError, IndexError) as cause:
-        raise ParseError(f"/metrics cannot be read: {cause}") from cause
-    return EngineMetrics(**sums)
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionRequest:
-    """A greedy completion; `model` is the name that the engine serves it under."""
-
-    model: str
-    prompt: str
-    max_tokens: int
-
-    def body(self) -> dict[str, Any]:
-        """The JSON of POST /v1/completions."""
-        return {
-            "model": self.model,
-            "prompt": self.prompt,
-            "max_tokens": self.max_tokens,
-            "temperature": 0,
-            "stream": False,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What came back of a completion; `error` is an excerpt of the answer when it is not one."""
-
-    http_status: int
-    text: str = ""
-    finish_reason: str | None = None
-    completion_tokens: int | None = None
-    error: str = ""
-
-
-def parse_completion(status: int, body: bytes) -> Completion:
-    """Read an answer of /v1/completions without trusting any part of it."""
-    excerpt = " ".join(body[: ERROR_EXCERPT_CHARS * 4].decode("utf-8", "replace").split())[
-        :ERROR_EXCERPT_CHARS
-    ]
-    if status != 200:
-        return Completion(status, error=excerpt)
-    try:
-        answer = json.loads(body)
-        choice = answer["choices"][0]
-        text, reason, tokens = choice["text"], choice["finish_reason"], answer["usage"]["completion_tokens"]
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
-        return Completion(status, error=f"not a completion: {excerpt}")
-    if not isinstance(text, str) or isinstance(tokens, bool) or not isinstance(tokens, int):
-        return Completion(status, error=f"not a completion: {excerpt}")
-    return Completion(status, text, reason if isinstance(reason, str) else None, tokens)
-
-
 def base_url(host: str, port: int) -> str:
     """Where to reach an engine that listens at host: a wildcard address is reached over loopback."""
     reachable = reachable_host(host)
@@ -185,6 +97,14 @@ async def something_listens(host: str, port: int, deadline_s: float = 1.0) -> bo
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """One model of an engine; `longest_tokens` is prompt and answer together, None = it does not say."""
+
+    name: str
+    longest_tokens: int | None = None
+
+
 class EngineClient:
     """Bounded reads of one engine's HTTP interface; proxies, redirects and cookies are not followed."""
 
@@ -196,32 +116,65 @@ class EngineClient:
     async def close(self) -> None:
         """Nothing is kept open between reads."""
 
-    async def health(self, deadline_s: float) -> bool:
-        """Whether GET /health answers 200; raises SourceTimeout or SourceUnavailable when nothing answers."""
-        status, _ = await self._fetch("GET", "/health", deadline_s)
+    async def health(self, deadline_s: float, path: str = "/health") -> bool:
+        """Whether GET `path` answers 200; raises SourceTimeout or SourceUnavailable when nothing answers."""
+        status, _ = await self._fetch("GET", path, deadline_s)
         return status == 200
 
-    async def metrics(self, deadline_s: float) -> EngineMetrics:
-        """GET /metrics."""
+    async def metrics(self, deadline_s: float, kind: EngineKind = EngineKind.VLLM) -> EngineMetrics:
+        """GET /metrics, read by the names of this kind of engine."""
         status, body = await self._fetch("GET", "/metrics", deadline_s)
         if status != 200:
             raise SourceUnavailable(f"/metrics answers HTTP {status}")
-        return parse_metrics(body.decode("utf-8", "replace"))
+        return parse_metrics(body.decode("utf-8", "replace"), kind)
 
     async def models(self, deadline_s: float) -> list[str]:
         """The names that GET /v1/models lists."""
+        return [card.name for card in await self.model_cards(deadline_s)]
+
+    async def model_cards(self, deadline_s: float) -> list[ModelCard]:
+        """What GET /v1/models says of each model."""
         status, body = await self._fetch("GET", "/v1/models", deadline_s)
         if status != 200:
             raise SourceUnavailable(f"/v1/models answers HTTP {status}")
         try:
-            names = [entry["id"] for entry in json.loads(body)["data"]]
-        except (ValueError, KeyError, TypeError, RecursionError) as cause:
+            entries = [(entry["id"], entry.get("max_model_len")) for entry in json.loads(body)["data"]]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
             raise ParseError("/v1/models is not a list of models") from cause
-        return [name for name in names if isinstance(name, str)]
+        return [
+            ModelCard(name, longest if type(longest) is int and longest > 0 else None)
+            for name, longest in entries
+            if isinstance(name, str)
+        ]
+
+    async def tokenize(self, model: str, text: str, deadline_s: float) -> list[int]:
+        """Token numbers of a text (POST /tokenize). Raises SourceError where the engine does not say them."""
+        asked = {"model": model, "prompt": text, "add_special_tokens": False}
+        status, body = await self._fetch("POST", "/tokenize", deadline_s, asked)
+        if status != 200:
+            raise SourceUnavailable(f"/tokenize answers HTTP {status}")
+        try:
+            tokens = json.loads(body)["tokens"]
+        except (ValueError, KeyError, TypeError, RecursionError) as cause:
+            raise ParseError("/tokenize answers no tokens") from cause
+        if not isinstance(tokens, list) or not all(type(token) is int and token >= 0 for token in tokens):
+            raise ParseError("/tokenize answers no tokens")
+        return tokens[:MAX_TOKENS]
 
     async def complete(self, request: CompletionRequest, deadline_s: float) -> Completion:
         """POST /v1/completions; the request is dropped at its deadline, which makes the engine abort it."""
         return parse_completion(*await self._fetch("POST", "/v1/completions", deadline_s, request.body()))
+
+    async def stream(self, request: CompletionRequest, deadline_s: float) -> Completion:
+        """The same as server-sent events, so that the time to the first token is seen. Tried once."""
+        path = "/v1/completions"
+        stream = CompletionStream(request.max_tokens, time.monotonic)
+        try:
+            async with asyncio.timeout(deadline_s):
+                status, body = await self._exchange("POST", path, request.body(stream=True), stream.feed)
+        except TimeoutError as cause:
+            raise SourceTimeout(f"{path} gave no answer in {deadline_s:g} s") from cause
+        return stream.result() if status == 200 else parse_completion(status, body)
 
     async def _fetch(
         self, method: str, path: str, deadline_s: float, sent: dict[str, Any] | None = None
@@ -237,13 +190,19 @@ class EngineClient:
         except TimeoutError as cause:
             raise SourceTimeout(f"{path} gave no answer in {deadline_s:g} s") from cause
 
-    async def _exchange(self, method: str, path: str, sent: dict[str, Any] | None) -> tuple[int, bytes]:
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        sent: dict[str, Any] | None,
+        feed: Callable[[bytes], bool] | None = None,
+    ) -> tuple[int, bytes]:
         headers, body = self._headers, b""
         try:
             if sent is not None:
                 body = json.dumps(sent, ensure_ascii=False).encode()
                 headers = {**headers, "Content-Type": "application/json"}
-            return await exchange(self._address, method, path, headers, body, MAX_ANSWER_BYTES)
+            return await exchange(self._address, method, path, headers, body, MAX_ANSWER_BYTES, feed)
         except TooLong as cause:
             raise ParseError(f"{path} answers with more than {MAX_ANSWER_BYTES} bytes") from cause
         except BadRequest as cause:  # its text would show the key

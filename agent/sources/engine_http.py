@@ -7,7 +7,7 @@ twice a second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import h11
 
@@ -28,16 +28,25 @@ class BadRequest(Exception):
 
 
 async def exchange(
-    address: tuple[str, int], method: str, path: str, headers: Mapping[str, str], body: bytes, most_bytes: int
+    address: tuple[str, int],
+    method: str,
+    path: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    most_bytes: int,
+    feed: Callable[[bytes], bool] | None = None,
 ) -> tuple[int, bytes]:
-    """Status and body of the answer. Raises OSError, HttpError, TooLong, BadRequest; waits without end."""
+    """Status and body of the answer. Raises OSError, HttpError, TooLong, BadRequest; waits without end.
+
+    The body of a 200 goes to `feed` as it arrives, where there is one; the exchange ends when `feed` says no.
+    """
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
     sent = _request(connection, address, method, path, headers, body)
     reader, writer = await asyncio.open_connection(*address)
     try:
         writer.write(sent)
         await writer.drain()
-        return await _answer(connection, reader, most_bytes)
+        return await _answer(connection, reader, most_bytes, feed)
     finally:
         # Dropped, not closed in order: nothing is waited for, and an engine aborts what it works at.
         writer.transport.abort()
@@ -69,9 +78,12 @@ def _request(
 
 
 async def _answer(
-    connection: h11.Connection, reader: asyncio.StreamReader, most_bytes: int
+    connection: h11.Connection,
+    reader: asyncio.StreamReader,
+    most_bytes: int,
+    feed: Callable[[bytes], bool] | None,
 ) -> tuple[int, bytes]:
-    status, body = 0, bytearray()
+    status, body, size = 0, bytearray(), 0
     try:
         while True:
             event = connection.next_event()
@@ -80,9 +92,13 @@ async def _answer(
             elif isinstance(event, h11.Response):
                 status = event.status_code
             elif isinstance(event, h11.Data):
-                body += event.data
-                if len(body) > most_bytes:
+                size += len(event.data)
+                if size > most_bytes:
                     raise TooLong
+                if feed is None or status != 200:
+                    body += event.data
+                elif not feed(bytes(event.data)):
+                    return status, b""
             elif isinstance(event, h11.EndOfMessage):
                 return status, bytes(body)
             elif not isinstance(event, h11.InformationalResponse):

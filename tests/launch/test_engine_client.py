@@ -47,11 +47,11 @@ def test_metrics_are_summed_over_engines() -> None:
     found = parse_metrics(METRICS)
     assert (found.requests_running, found.requests_waiting) == (4.0, 2.0)
     assert found.kv_cache_used_ratio == 0.75
-    assert found.progress == (40.0, 1.5e6, None)
+    assert found.progress == (40.0, 1.5e6, None, None, None)
 
 
 def test_metrics_that_are_not_exported_are_unknown_and_not_zero() -> None:
-    assert parse_metrics("# nothing\nother 1\n").progress == (None, None, None)
+    assert parse_metrics("# nothing\nother 1\n").progress == (None,) * 5
     assert parse_metrics("vllm:generation_tokens_total NaN\n").generation_tokens is None
 
 
