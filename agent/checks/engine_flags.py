@@ -28,6 +28,7 @@ _CORRECT = advice.person(
     serving_class=ServingClass.SOFT,
     phases=(Phase.ADMISSION, Phase.MAINTENANCE),
     period_s=30.0,
+    fail_for_s=30.0,
     deadline_s=10.0,
     skip=not_managed,
     action=_CORRECT,

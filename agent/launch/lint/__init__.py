@@ -1,0 +1,1 @@
+"""Flags and environment of a launch against the engine that is installed, without starting it."""
