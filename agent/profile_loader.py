@@ -1,4 +1,4 @@
-"""Load a node profile from its layers: base <- platform <- overlays <- file.
+"""Load a node profile from its layers: base <- platform <- presets of its engines <- overlays <- file.
 
 Maps merge, lists and scalars replace, `null` takes back what lower layers set: the schema's default counts.
 Every error is one line with the file and line where the value was written, in whichever layer that is.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError
+from agent.launch.preset import chosen_presets
 from agent.node_profile import NodeProfile
 from agent.profile_faults import slot_key_faults
 from agent.profile_limits import limits_faults
@@ -123,17 +124,23 @@ def _examine_layers(tops: Sequence[Table], *, files: Sequence[Path]) -> Examined
         "generic-8gpu" if unknown or not isinstance(chosen, Scalar) or not chosen.value else chosen.text
     )
     below = _shipped(platform)
-    layers = [base, below, *tops]
-    tree = reduce(merge, layers)
+    chosen_by = chosen_presets(reduce(merge, [base, below, *tops]))
+    presets = chosen_by.layers
+    tree = reduce(merge, [base, below, *presets, *tops])
     profile, faults = _type(tree)
+    for engine, fault in chosen_by.faults.items():  # what the preset would have given is not missed
+        faults = [fault, *(other for other in faults if not other.problem.startswith(f"engines.{engine}."))]
     if unknown:  # which platform was meant is not known, so only what does not depend on it is told
         mine = {top.mark.file for top in tops}
         faults = [unknown, *(fault for fault in faults if str(fault.where).rpartition(":")[0] in mine)]
     if faults or profile is None:
-        order = [layer.mark.file for layer in (*tops, base, below)]  # a person's own files first
+        # A person's own files first.
+        order = [layer.mark.file for layer in (*tops, *presets, base, below)]
         return Examined(None, tree, tuple(sorted(faults, key=lambda fault: _position(fault, order))))
-    names = (BASE, platform, *(top.mark.layer for top in tops))
-    paths = (LAYER_FOLDER / f"{BASE}.yaml", LAYER_FOLDER / f"{platform}.yaml", *files)
+    names = (BASE, platform, *dict.fromkeys(one.name for one in chosen_by.presets))
+    names = (*names, *(top.mark.layer for top in tops))
+    shipped = (LAYER_FOLDER / f"{BASE}.yaml", LAYER_FOLDER / f"{platform}.yaml")
+    paths = (*shipped, *dict.fromkeys(one.file for one in chosen_by.presets), *files)
     loaded = LoadedProfile(profile, profile_hash(profile), names, paths, tree)
     return Examined(loaded, tree, (), tuple(notes(profile)))
 

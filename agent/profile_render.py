@@ -9,7 +9,7 @@ from enum import Enum
 
 from agent.node_profile import NodeProfile
 from agent.profile_loader import LoadedProfile
-from agent.profile_tree import Path, Table, find, is_null, leaves, mark_of
+from agent.profile_tree import Mark, Path, Table, find, is_null, leaves, mark_of
 from agent.profile_yaml import resolve
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*")
@@ -47,8 +47,10 @@ class Change:
 def render(loaded: LoadedProfile, tree: Table | None = None) -> str:
     """The whole profile as YAML, defaults included; with its tree each leaf names the layer it came from."""
     lines = [f"# layers: {' <- '.join(loaded.layers)}", f"# hash: {loaded.hash}"]
-    for text, origin in _block(loaded.profile.model_dump(mode="json"), (), tree):
-        lines.append(f"{text:<{_COMMENT_COLUMN}} # {origin}" if origin else text)
+    taken_back = loaded.tree or Table(Mark("", 0, 0, ""))
+    for text, origin in _block(loaded.profile.model_dump(mode="json"), (), taken_back):
+        shown = origin if tree else ""
+        lines.append(f"{text:<{_COMMENT_COLUMN}} # {shown}" if shown else text)
     return "\n".join(lines) + "\n"
 
 
@@ -77,14 +79,20 @@ def flow(value: object) -> str:
     return str(value) if isinstance(value, int) else _text(str(value))
 
 
-def _block(value: Mapping[str, object], path: Path, tree: Table | None) -> Iterator[tuple[str, str]]:
-    """Lines of a map with the origin of each leaf."""
+def _block(value: Mapping[str, object], path: Path, tree: Table) -> Iterator[tuple[str, str]]:
+    """Lines of a map with the origin of each leaf.
+
+    A key that is taken back from a lower layer is written as null: the layers are there again when this is
+    loaded, and would set it.
+    """
     indent = "  " * len(path)
     for key, child in value.items():
         at = (*path, str(key))
         start = f"{indent}{_key(str(key))}:"
-        origin = _origin(tree, at) if tree else ""
-        if isinstance(child, Mapping) and child:
+        origin = _origin(tree, at)
+        if isinstance(child, Mapping) and not child and _is_unset(tree, at):
+            yield f"{start} null", origin
+        elif isinstance(child, Mapping) and (child or _taken_back(tree, at)):
             yield start, ""
             yield from _block(child, at, tree)
         elif isinstance(child, list) and any(isinstance(item, Mapping) for item in child):
@@ -93,6 +101,21 @@ def _block(value: Mapping[str, object], path: Path, tree: Table | None) -> Itera
                 yield f"{indent}  - {flow(item)}", ""
         else:
             yield f"{start} {flow(child)}", origin
+    for key in _taken_back(tree, path):
+        if key not in value:
+            yield f"{indent}{_key(key)}: null", _origin(tree, (*path, key))
+
+
+def _is_unset(tree: Table, path: Path) -> bool:
+    """Whether the key is there and is null."""
+    node = find(tree, path)
+    return node is not None and is_null(node)
+
+
+def _taken_back(tree: Table, path: Path) -> list[str]:
+    """The keys of a map that are null."""
+    node = find(tree, path)
+    return [key for key, child in node.entries.items() if is_null(child)] if isinstance(node, Table) else []
 
 
 def _origin(tree: Table, path: Path) -> str:
