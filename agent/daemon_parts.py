@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent.blockers import blocker_to_dict
@@ -191,10 +191,15 @@ class Parts:
             on_status=self._take_status,
             state_dir=given.premises.folders.state_dir,
             log_dir=given.premises.folders.log_dir,
+            run_dir=given.premises.folders.run_dir,
+            on_crash=self._take_crash,
         )
 
     def _explain(self, blocker: Blocker) -> dict[str, object]:
         return blocker_to_dict(blocker, self.explainer)
+
+    def _take_crash(self, engine: str, reason: str, lines: Sequence[str]) -> None:
+        self.journal.record_crash(engine, reason, lines, boot_id=self.boot_id)
 
     def _take_defect(self, check: str, error: str, trace: str) -> None:
         self.journal.record_trace(check, error, trace, boot_id=self.boot_id)

@@ -116,6 +116,10 @@ class Journal:
         """Record where a check broke or hangs."""
         self._writer.put(Row(_TRACE, (self._wall(), boot_id or self._boot_id, check, summary, trace)))
 
+    def record_crash(self, engine: str, reason: str, lines: Sequence[str], *, boot_id: str = "") -> None:
+        """Record the crash of an engine with the last lines of its output."""
+        self.record_trace(f"engine:{engine}", reason, "\n".join(lines), boot_id=boot_id)
+
     def record_state(self, name: str, value: object, boot_id: str) -> None:
         """Keep a value for an agent that restarts on this boot; what other boots kept is dropped."""
         self._writer.put(Row(_OTHER_STATES, (boot_id,)))

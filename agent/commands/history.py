@@ -13,6 +13,9 @@ from agent.commands.status import TELLING, JsonOption, clock_time
 from agent.explain_lines import explanation, flags
 from agent.rows import merge, subjects
 
+#: How the subject of a crashed engine begins in the journal.
+CRASHED = "engine:"
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -75,11 +78,21 @@ def _history_row(entry: Mapping[str, Any]) -> tuple[object, ...]:
             return when, "gate", entry["engine"], f"{entry['before']} -> {entry['state']}", entry["reason"]
         case "operator":
             return when, "operator", entry["who"], entry["command"], entry["reason"]
+        case "trace" if entry["check"].startswith(CRASHED):
+            return when, "engine", entry["check"].removeprefix(CRASHED), "crashed", _last_words(entry)
         case "trace":
             why = f"{entry['summary']} (--json shows where)"
             return when, entry["check"], "", "broke", why
         case _:
             return when, "agent", "", entry.get("mark"), entry.get("summary")
+
+
+def _last_words(entry: Mapping[str, Any]) -> str:
+    """Why an engine crashed, and the last line of its output; the journal has more of them."""
+    lines = [line for line in str(entry["trace"]).splitlines() if line.strip()]
+    if not lines:
+        return f"{entry['summary']}; it wrote nothing"
+    return f"{entry['summary']}; its last output: {lines[-1]} (--json has {len(lines)} lines)"
 
 
 def _of(entry: Mapping[str, Any]) -> str:

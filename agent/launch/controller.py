@@ -15,14 +15,17 @@ from pathlib import Path
 
 from agent.errors import LaunchError, SourceError
 from agent.launch.backoff import after_crash, wait_after
+from agent.launch.choose_supervisor import make_supervisor
+from agent.launch.crash_tail import OnCrash, crash_tail, ignore_crash
 from agent.launch.engine_life import EngineLife
 from agent.launch.engine_log import EngineLog
 from agent.launch.engine_monitor import EngineMonitor
 from agent.launch.engine_state import EngineEvent, EventKind
 from agent.launch.external_engine import watch_external
 from agent.launch.launch_profile import LaunchPlan, build_plan, engine_api_key, served_name
+from agent.launch.recovery import find_earlier
 from agent.launch.status_book import StatusBook
-from agent.launch.supervisor import ProcessGroupSupervisor, Supervisor
+from agent.launch.supervisor import Supervisor
 from agent.model import EnginePhase, EngineStatus
 from agent.node_profile import Engine, Mode
 from agent.profile_loader import LoadedProfile
@@ -30,9 +33,6 @@ from agent.sources import Sources
 from agent.sources.engine import EngineBoard, EngineClient, something_listens
 
 logger = logging.getLogger("nodegate.launch")
-
-#: How long a restarted agent tries to make the plan of an engine that it found running, before it ends it.
-RECOVER_PATIENCE_S = 30.0
 
 
 class EngineController:
@@ -48,16 +48,24 @@ class EngineController:
         on_status: Callable[[EngineStatus], None],
         state_dir: Path,
         log_dir: Path,
+        run_dir: Path | None = None,
+        on_crash: OnCrash = ignore_crash,
         supervisor: Supervisor | None = None,
     ) -> None:
-        """Prepare; nothing is looked at before `run`."""
+        """Prepare; nothing is looked at before `run`. Without `run_dir` no unit of systemd is used."""
         self.name = name
         self._profile = profile
         self._sources = sources
         self._book = StatusBook(name, sources.clock, board, on_status)
         self._log = EngineLog(log_dir / f"engine-{name}.log")
-        self._supervisor: Supervisor = supervisor or ProcessGroupSupervisor(
-            name, state_dir=state_dir, log=self._log
+        self._on_crash = on_crash
+        self._supervisor: Supervisor = supervisor or make_supervisor(
+            profile.profile,
+            name,
+            state_dir=state_dir,
+            run_dir=run_dir,
+            log=self._log,
+            simulated=sources.simulated,
         )
         self._wake = asyncio.Event()
         self._canary_now = asyncio.Event()
@@ -161,11 +169,9 @@ class EngineController:
 
     async def _recover(self) -> None:
         """Take over the engine of an earlier agent, or end what is left of it: never two engines."""
-        left = await self._supervisor.leftovers()
+        left, run, plan = await find_earlier(self._supervisor, self._book, self._build_plan)
         if left is None:
             return
-        plan = await self._plan_of_earlier()
-        run = await self._supervisor.adopt(plan)
         self._life = life = self._new_life()
         if run is not None and plan is not None:
             self._book.apply(EngineEvent(EventKind.ADOPT, f"adopted as pid {run.pid}", pid=run.pid))
@@ -174,18 +180,6 @@ class EngineController:
         life.run = left
         self._book.apply(EngineEvent(EventKind.LEFTOVER, "ending what is left of an earlier launch"))
         await self._clean_up(life)
-
-    async def _plan_of_earlier(self) -> LaunchPlan | None:
-        """The plan to compare an earlier launch with. A living engine is worth waiting for NVML a while."""
-        until = self._sources.clock.mono_s() + RECOVER_PATIENCE_S
-        while True:
-            try:
-                return await self._build_plan()
-            except (LaunchError, SourceError) as cause:
-                self._book.note(f"an earlier engine runs, but there is no launch plan yet: {cause}")
-            if self._sources.clock.mono_s() >= until:
-                return None
-            await asyncio.sleep(1.0)
 
     def _new_life(self) -> EngineLife:
         return EngineLife(self._book, self._supervisor, self._log, self._engine)
@@ -227,6 +221,8 @@ class EngineController:
             self._sources, tuple(pins[slot].uuid for slot in self._engine.gpus if slot in pins)
         )
         self._book.monitor = None
+        if self._book.phase is EnginePhase.EXITED:  # now all of its last words are there
+            self._on_crash(self.name, self._book.record.reason, crash_tail(self._log))
         if outcome.stuck:
             self._book.apply(EngineEvent(EventKind.SURVIVED, outcome.note))
         else:

@@ -41,6 +41,8 @@ class LaunchPlan:
     host: str
     port: int
     model_name: str | None
+    #: Where the secrets are; a unit's starter reads them there itself.
+    env_file: str | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -137,6 +139,7 @@ def build_plan(profile: NodeProfile, name: str, sources: Sources, environ: Mappi
         host=engine.host,
         port=engine.port,
         model_name=served_name(engine),
+        env_file=launch.env_file,
         secrets=secrets,
     )
 

@@ -32,6 +32,10 @@ class RunRecord(BaseModel):
     pid: int | None = None
     start_ticks: int | None = None
     members: tuple[tuple[int, int], ...] = ()
+    #: The run of its unit, under systemd.
+    invocation_id: str | None = None
+    #: Its end has begun: such an engine is not taken over, whatever it still answers.
+    stopping: bool = False
 
 
 class RunFile:
@@ -70,6 +74,15 @@ class RunFile:
             raise LaunchError(
                 f"{self.path}: cannot be written: {cause.strerror}; free space or set another --state-dir"
             ) from cause
+
+    def mark_stopping(self, record: RunRecord | None) -> None:
+        """Note that the engine is being ended. Its end must not wait for a disk that is full."""
+        if record is None:
+            return
+        try:
+            self.save(record.model_copy(update={"stopping": True}))
+        except LaunchError as cause:
+            logger.warning("%s", cause)
 
     def remove(self) -> None:
         """Forget the record. One that cannot be removed is harmless: its processes are known to be gone."""

@@ -1,27 +1,23 @@
 """Starting, watching, adopting and ending an engine as a process group of the agent.
 
-`Supervisor` is the interface that a systemd unit can stand behind too. `ProcessGroupSupervisor` needs no
-systemd: the engine gets a session of its own and the agent is made the reaper of orphans (reaper.py), so that
-workers which outlive their API server come to it instead of to init.
+`ProcessGroupSupervisor` needs no systemd: the engine gets a session of its own and the agent is made the
+reaper of orphans (reaper.py), so that workers which outlive their API server come to it instead of to init.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import os
 import secrets as random_tokens
 import signal
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from agent.errors import LaunchError
 from agent.launch.death_watch import DeathWatch, send
 from agent.launch.engine_log import EngineLog
+from agent.launch.engine_run import EngineRun, OnDeath, Supervisor, end_watch, engine_mark
 from agent.launch.launch_profile import MARKER, LaunchPlan
 from agent.launch.process_tree import ProcessTree
 from agent.launch.reaper import become_reaper, reap
@@ -30,6 +26,8 @@ from agent.launch.spare_thread import in_spare_thread
 from agent.launch.strays import StrayFinder
 from agent.sources.clock import LiveClock
 from agent.sources.processes import ProcessStat, ended, marked, process, processes
+
+__all__ = ["EngineRun", "OnDeath", "ProcessGroupSupervisor", "Supervisor"]
 
 logger = logging.getLogger("nodegate.launch")
 
@@ -40,48 +38,6 @@ KILL_DEADLINE_S = 30.0
 #: Looks at /proc are made in a thread that is given up after this time.
 LOOK_DEADLINE_S = 5.0
 _POLL_S = 0.05
-
-OnDeath = Callable[[ProcessStat], None]
-
-
-@dataclass(eq=False)
-class EngineRun:
-    """One engine that runs, or ran, under a supervisor."""
-
-    pid: int
-    started_mono_s: float
-    tree: ProcessTree
-    adopted: bool = False
-    record: RunRecord | None = None
-    watch: DeathWatch | None = None
-    scanner: asyncio.Task[None] | None = None
-    child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-
-
-class Supervisor(Protocol):
-    """Runs at most one engine at a time; all of it on the event loop."""
-
-    async def start(self, plan: LaunchPlan) -> EngineRun:
-        """Start it. LaunchError when it cannot be started."""
-
-    def follow(self, run: EngineRun, on_death: OnDeath) -> None:
-        """Watch it: `on_death` hears of every process of it that ends, at once."""
-
-    async def adopt(self, plan: LaunchPlan | None) -> EngineRun | None:
-        """The living engine that an earlier agent of this boot started with this very launch, if any."""
-
-    async def leftovers(self) -> EngineRun | None:
-        """Whatever else is left of earlier launches, to be stopped; None when nothing is."""
-
-    async def stop(self, run: EngineRun, term_s: float) -> tuple[ProcessStat, ...]:
-        """SIGTERM, `term_s` later SIGKILL of all (0: at once); those that even that did not end."""
-
-    async def processes(self, run: EngineRun) -> list[ProcessStat]:
-        """Its living processes, looked up now."""
-
-    def detach(self, run: EngineRun) -> None:
-        """Leave it running, unwatched."""
-
 
 #: Children left running on purpose: a Popen that is collected while its process lives warns.
 _left_running: list[subprocess.Popen[bytes]] = []
@@ -97,10 +53,7 @@ class ProcessGroupSupervisor:
         # The processes are this machine's even when the node is a replayed one.
         self._clock = LiveClock()
         self._file = RunFile(state_dir / f"engine-{engine}.json")
-        # The state directory is part of the mark: agents with different ones (a demo beside the real one)
-        # may have engines of the same name.
-        home = hashlib.sha256(str(state_dir.resolve()).encode()).hexdigest()[:12]
-        self._mark = f"{engine}@{home}:"
+        self._mark = engine_mark(engine, state_dir)
         self._strays = StrayFinder(f"{MARKER}={self._mark}", LOOK_DEADLINE_S)
 
     async def start(self, plan: LaunchPlan) -> EngineRun:
@@ -177,7 +130,7 @@ class ProcessGroupSupervisor:
         root = process(record.pid)
         if root is None or root.dead or root.start_ticks != record.start_ticks:
             return None
-        if record.launch_hash != plan.launch_hash():
+        if record.stopping or record.launch_hash != plan.launch_hash():
             return None
         become_reaper()
         self._log.hide(plan.hidden)
@@ -252,7 +205,8 @@ class ProcessGroupSupervisor:
 
     async def stop(self, run: EngineRun, term_s: float) -> tuple[ProcessStat, ...]:
         """End all of it. Only the root gets SIGTERM: vLLM ends its own processes in order."""
-        self._unfollow(run)
+        end_watch(run)
+        self._file.mark_stopping(run.record)
         alive = await self.processes(run)
         if term_s > 0 and alive:
             roots = [stat for stat in alive if stat.key == run.tree.root] or alive
@@ -281,17 +235,9 @@ class ProcessGroupSupervisor:
 
     def detach(self, run: EngineRun) -> None:
         """Leave it running for a later agent to adopt."""
-        self._unfollow(run)
+        end_watch(run)
         if run.child is not None:
             _left_running.append(run.child)
-
-    def _unfollow(self, run: EngineRun) -> None:
-        if run.scanner is not None:
-            run.scanner.cancel()
-            run.scanner = None
-        if run.watch is not None:
-            run.watch.close()
-            run.watch = None
 
 
 async def _table() -> list[ProcessStat]:

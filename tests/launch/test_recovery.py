@@ -14,7 +14,7 @@ import launch_kit
 import pytest
 from launch_kit import engine_profile, free_port, launch_part, rig, session, wait_dead, wait_gone
 
-from agent.launch import controller as controller_module
+from agent.launch import recovery as recovery_module
 from agent.launch.run_record import RunFile, RunRecord
 from agent.model import EnginePhase
 from agent.profile_loader import LoadedProfile, profile_from_dict
@@ -144,7 +144,7 @@ def gpu_profile(port: int) -> LoadedProfile:
 def test_an_engine_is_not_ended_because_nvml_is_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: bool
 ) -> None:
-    monkeypatch.setattr(controller_module, "RECOVER_PATIENCE_S", 30.0 if comes else 0.5)
+    monkeypatch.setattr(recovery_module, "RECOVER_PATIENCE_S", 30.0 if comes else 0.5)
     port = free_port()
     uuid = "GPU-11111111-2222-3333-4444-555555555555"
     gpus = [{"identity": {"index": 0, "uuid": uuid}}]
