@@ -17,7 +17,12 @@ class Canary(Part):
 
     prompt: str = Field("Count: one two three", description="Prompt of the canary", min_length=1)
     max_tokens: int = Field(4, description="Tokens asked for", ge=1, le=64)
-    period_s: float = Field(10.0, description="Seconds between canaries", gt=0)
+    period_s: float = Field(10.0, description="Seconds between canaries while no token moves by itself", gt=0)
+    busy_period_s: float = Field(
+        60.0,
+        description="Seconds between canaries while the engine's own token counters show that it works",
+        gt=0,
+    )
     deadline_s: float = Field(
         10.0, description="Seconds after which a canary with no token progress has failed", gt=0
     )
@@ -33,10 +38,22 @@ class Warmup(Part):
     """Requests that must succeed before the gate opens."""
 
     requests: int = Field(2, description="Completions run one after another", ge=1, le=1000)
-    concurrent: int = Field(2, description="Completions then run at the same time; 0 = none", ge=0, le=4096)
+    concurrent: int | None = Field(
+        None,
+        description=(
+            "Completions then run at the same time; 0 = none, unset = as many as the engine is started for "
+            "(--max-num-seqs, --max-running-requests), at most 256, and 2 where that is not given"
+        ),
+        ge=0,
+        le=4096,
+    )
     max_tokens: int = Field(8, description="Tokens asked for in each", ge=1, le=4096)
     long_prompt_tokens: int | None = Field(
-        None, description="Tokens of one long prefill; unset = as the engine's maximum length, 0 = none", ge=0
+        None,
+        description=(
+            "Tokens of one long prefill; 0 = none, unset = as the engine's maximum length (mode gate: none)"
+        ),
+        ge=0,
     )
     first_token_s: float | None = Field(
         None, description="Most seconds to the first token after the warm-up; unset = not compared", gt=0
@@ -51,6 +68,9 @@ class Soak(Part):
     concurrent: int = Field(8, description="Completions at the same time", ge=1, le=4096)
     prompt_tokens: int = Field(256, description="Tokens of each prompt", ge=1)
     max_tokens: int = Field(64, description="Tokens asked for in each", ge=1, le=4096)
+    retry_s: float = Field(
+        300.0, description="Seconds after a soak that did not pass until the next one is tried", ge=0
+    )
 
 
 class Launch(Part):

@@ -1,19 +1,21 @@
 """engine.health: does the engine really answer? Its process, its /health and, above all, a canary completion.
 
 /health of vLLM answers 200 while EngineCore hangs, and a busy engine times out although it lives: so the
-canary, judged by its content and by the progress of the token counters, has the last word.
+canary, judged by its content and by the progress of the token counters, has the last word. None is sent
+while tokens move by themselves; one in a while is, so that the text is looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
 from agent.checks.registry import Limits, check, each
 from agent.errors import ParseError, SourceUnavailable
 from agent.model import (
+    NO_ACTION,
     Action,
     ActionKind,
     Basis,
@@ -36,6 +38,9 @@ _OWN_LOG = Action(
 )
 _REBOOT = Action(ActionKind.REBOOT, "Reboot the node: a process of the engine survived SIGKILL.")
 _BUSY = Action(hint="Wait: it works on long requests; limit its load if canaries stay without an answer.")
+_ODD = Action(
+    hint="Ask the engine by hand and read its text; set canary.expect_text, so that a wrong one closes the gate."
+)
 _WORDS = {
     EnginePhase.ABSENT: "no engine process",
     EnginePhase.EXITED: "engine has ended",
@@ -43,7 +48,37 @@ _WORDS = {
     EnginePhase.CRASHLOOP: "engine has crashed too often",
     EnginePhase.UNKILLABLE: "a process of the engine survived SIGKILL",
 }
+_ALIVE = (CanaryVerdict.OK, CanaryVerdict.ODD, CanaryVerdict.MOVING, CanaryVerdict.BUSY)
 _RUNNING = frozenset({EnginePhase.UP, EnginePhase.WARM})
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What a canary's verdict means; `key` is the part of the profile's canary that it rests on."""
+
+    verdict: Verdict
+    text: str
+    key: str = "deadline_s"
+    action: Action = NO_ACTION
+
+
+_JUDGED = {
+    CanaryVerdict.OK: _Judged(Verdict.PASS, "canary answered in {took}"),
+    CanaryVerdict.MOVING: _Judged(Verdict.PASS, "no canary needed", "busy_period_s"),
+    CanaryVerdict.ODD: _Judged(
+        Verdict.WARN, "canary answered in {took} with a text that looks like garbage", "expect_text", _ODD
+    ),
+    CanaryVerdict.BUSY: _Judged(
+        Verdict.WARN, "canary got no answer in {took} but tokens move: busy", action=_BUSY
+    ),
+    CanaryVerdict.DEAD: _Judged(
+        Verdict.FAIL, "canary got no answer in {took} and no token moved", action=_RESTART
+    ),
+    CanaryVerdict.WRONG: _Judged(
+        Verdict.FAIL, "canary got a wrong answer after {took}", "expect_text", _RESTART
+    ),
+}
+_STRANGE = _Judged(Verdict.FAIL, "canary ended in a way that is not known", action=_RESTART)
 #: Clocks of one machine agree better than this; a report from further in the future is no evidence.
 FUTURE_S = 1.0
 
@@ -134,7 +169,7 @@ def _unhealthy_since(seen: EngineObservation, canary: CanaryReport | None) -> bo
     """Whether /health failed and no canary has shown life since: the newer evidence counts."""
     if seen.health_ok is not False:
         return False
-    alive = canary is not None and canary.verdict in (CanaryVerdict.OK, CanaryVerdict.BUSY)
+    alive = canary is not None and canary.verdict in _ALIVE
     if canary is None or not alive or seen.health_mono_s is None:
         return True
     return canary.ended_mono_s < seen.health_mono_s
@@ -142,22 +177,10 @@ def _unhealthy_since(seen: EngineObservation, canary: CanaryReport | None) -> bo
 
 def _judge_canary(subject: str, canary: CanaryReport, settings: str) -> Finding:
     """Judge the newest canary; `settings` is its part of the profile."""
-    wrong = canary.verdict is CanaryVerdict.WRONG
-    basis = Basis.profile(f"{settings}.{'expect_text' if wrong else 'deadline_s'}")
+    words = _JUDGED.get(canary.verdict, _STRANGE)
+    basis = Basis.profile(f"{settings}.{words.key}")
     why = f": {canary.reason}" if canary.reason else ""
-    took = f"{canary.latency_s:.2f} s"
-    if canary.verdict is CanaryVerdict.OK:
-        return Finding(
-            subject, Verdict.PASS, f"canary answered in {took}", canary.verdict.value, "ok", basis=basis
-        )
-    if canary.verdict is CanaryVerdict.BUSY:
-        summary = f"canary got no answer in {took} but tokens move: busy{why}"
-        return Finding(subject, Verdict.WARN, summary, canary.verdict.value, "ok", action=_BUSY, basis=basis)
-    words = {
-        CanaryVerdict.DEAD: f"canary got no answer in {took} and no token moved",
-        CanaryVerdict.WRONG: f"canary got a wrong answer after {took}",
-    }
-    text = words.get(canary.verdict, "canary ended in a way that is not known")
+    summary = f"{words.text.format(took=f'{canary.latency_s:.2f} s')}{why}"
     return Finding(
-        subject, Verdict.FAIL, f"{text}{why}", str(canary.verdict), "ok", action=_RESTART, basis=basis
+        subject, words.verdict, summary, str(canary.verdict), "ok", action=words.action, basis=basis
     )

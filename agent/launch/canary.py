@@ -12,6 +12,10 @@ from agent.sources.engine import Completion, CompletionRequest, EngineClient
 
 #: Answers of an engine that refuses work because it has too much.
 OVERLOAD_STATUSES = (429, 503)
+#: Fewer tokens than this have no pattern to judge.
+ODD_TOKENS = 3
+#: Odd answers in a row, of an engine that has answered sanely before, that are a wrong answer and no chance.
+ODD_IN_A_ROW = 2
 
 
 def fault_of(completion: Completion, expect_text: str | None = None) -> str | None:
@@ -38,6 +42,28 @@ def fault_of(completion: Completion, expect_text: str | None = None) -> str | No
     return None
 
 
+def odd_text(completion: Completion) -> str:
+    """Why the text of an answer looks like garbage, empty when it does not.
+
+    Only shapes that no vocabulary needs: nothing visible though several tokens came, or one short piece over
+    and over (numbers that overflowed choose the same token each time, `!!!!`), or bytes that are no text.
+    """
+    text = completion.text
+    seen = "".join(text.split())
+    if (completion.completion_tokens or 0) < ODD_TOKENS:
+        return ""
+    if not seen:
+        return f"{completion.completion_tokens} tokens and no visible text"
+    if set(seen) == {"\ufffd"}:
+        return "bytes that are no text"
+    if len(seen) >= ODD_TOKENS and len(set(seen)) == 1:
+        return f"one character over and over: {text[:20]!r}"
+    words = text.split()
+    if len(words) >= ODD_TOKENS and len(set(words)) == 1:
+        return f"one word over and over: {text[:40]!r}"
+    return ""
+
+
 def progress_window_s(canary: Canary) -> float:
     """How recent token progress must be, when a canary runs into its deadline, to show that the engine lives.
 
@@ -56,6 +82,8 @@ class CanaryRunner:
         self._canary = canary
         self._client = client
         self._clock = clock
+        self._sane = False
+        self._odd_in_a_row = 0
         self.moved_mono_s: float | None = None
 
     async def run(self, model: str) -> CanaryReport:
@@ -75,11 +103,25 @@ class CanaryRunner:
             return CanaryVerdict.DEAD, str(cause)
         fault = fault_of(completion, self._canary.expect_text)
         if fault is None:
-            return CanaryVerdict.OK, ""
+            return self._by_text(completion)
         if completion.http_status in OVERLOAD_STATUSES:
             return self._without_answer(fault)
         dead = completion.http_status >= 500
         return (CanaryVerdict.DEAD if dead else CanaryVerdict.WRONG), fault
+
+    def _by_text(self, completion: Completion) -> tuple[CanaryVerdict, str]:
+        """A text that looks like garbage is told; wrong it is only where the engine has shown that it can.
+
+        The same greedy prompt was answered sanely before: then garbage twice in a row is no matter of taste.
+        """
+        odd = "" if self._canary.expect_text is not None else odd_text(completion)
+        if not odd:
+            self._sane, self._odd_in_a_row = True, 0
+            return CanaryVerdict.OK, ""
+        self._odd_in_a_row += 1
+        if self._sane and self._odd_in_a_row >= ODD_IN_A_ROW:
+            return CanaryVerdict.WRONG, f"{odd}; the same prompt was answered with text before"
+        return CanaryVerdict.ODD, odd
 
     def _without_answer(self, what: str) -> tuple[CanaryVerdict, str]:
         """BUSY when tokens moved a moment ago, else DEAD."""

@@ -84,33 +84,42 @@ async def canaries(
 ) -> None:
     """One canary each period, counted from start to start, or at once when asked for.
 
-    With `restart` too many dead ones in a row raise LaunchError. One that ran out its deadline is followed
-    by the next without a pause when the period is over.
+    While tokens move by themselves none is sent, but the text is looked at every `busy_period_s`. With
+    `restart` too many dead ones in a row raise LaunchError. One that ran out its deadline is followed by the
+    next without a pause when the period is over.
     """
     dead = 0
-    started = book.clock.mono_s()
+    sent = told = book.clock.mono_s()
     while True:
-        await _until(canary_now, started + engine.canary.period_s - book.clock.mono_s())
-        started = book.clock.mono_s()
-        report = await monitor.canary()
-        dead = dead + 1 if report.verdict is CanaryVerdict.DEAD else 0
+        due = min(monitor.canary_due_mono_s(sent), told + engine.canary.period_s)
+        asked = await _until(canary_now, due - book.clock.mono_s())
+        told = book.clock.mono_s()
+        if not asked and told < monitor.canary_due_mono_s(sent):
+            report = monitor.spare_canary()
+        else:
+            sent = told
+            report = await monitor.canary()
+            dead = dead + 1 if report.verdict is CanaryVerdict.DEAD else 0
         book.publish()
         book.note(_words(report))
         if restart and dead >= engine.canary.restart_after:
             raise LaunchError(f"{dead} dead canaries in a row, the last: {report.reason}")
 
 
-async def _until(event: asyncio.Event, wait_s: float) -> None:
-    """Wait for the event, but not longer; the event is used up."""
+async def _until(event: asyncio.Event, wait_s: float) -> bool:
+    """Wait for the event, but not longer; whether it came. It is used up."""
     try:
         async with asyncio.timeout(max(0.0, wait_s)):
             await event.wait()
     except TimeoutError:
-        return
+        return False
     finally:
         event.clear()
+    return True
 
 
 def _words(report: CanaryReport) -> str:
-    """A canary as a reason."""
+    """A canary as a reason; numbers that change each time are no news."""
+    if report.verdict is CanaryVerdict.MOVING:
+        return "warm, tokens move"
     return f"canary {report.verdict}: {report.reason}" if report.reason else "warm, canary ok"

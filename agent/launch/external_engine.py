@@ -29,7 +29,7 @@ async def watch_external(
             await _until_lost(monitor)
             serving.cancel()
             await asyncio.wait({serving})
-            monitor.report = None  # it was about the engine that is gone
+            monitor.forget()  # it was about the engine that is gone
             book.apply(EngineEvent(EventKind.LOST, f"lost: {monitor.health_fault}"))
 
 
@@ -48,7 +48,7 @@ async def _serve(book: StatusBook, engine: Engine, monitor: EngineMonitor, canar
     """
     while True:
         try:
-            await monitor.warm_up(book.note, short=False)
+            await monitor.warm_up(book.note, short=False, ours=False)
             break
         except LaunchError as cause:
             book.note(str(cause))

@@ -183,6 +183,8 @@ class CanaryVerdict(StrEnum):
     """What a canary completion showed."""
 
     OK = "ok"
+    MOVING = "moving"  # none was sent: the token counters move by themselves
+    ODD = "odd"  # answered, with a text that looks like garbage
     BUSY = "busy"  # no answer in time, but token counters moved: the engine lives
     DEAD = "dead"  # no answer and no token progress
     WRONG = "wrong"  # answered, but aborted, empty or not the expected text
@@ -215,6 +217,13 @@ class EngineObservation:
     prefix_queries_total: float | None = None
     prefix_hits_total: float | None = None
     preemptions_total: float | None = None
+    #: The newest canary that was answered, also while none is sent for the engine works.
+    answered: CanaryReport | None = None
+    #: Lifetime sums and counts of the time to the first token and between tokens.
+    first_token_sum_s: float | None = None
+    first_token_count: float | None = None
+    between_tokens_sum_s: float | None = None
+    between_tokens_count: float | None = None
     #: The engine's processes as its supervisor knows them, the first is its main one.
     pids: tuple[int, ...] = ()
 
