@@ -22,17 +22,17 @@ class SlotGpu:
     pci_bus_id: str | None
 
 
-def slot_gpus(profile: NodeProfile, engine: Engine, nvml: Nvml) -> dict[int, SlotGpu]:
+def slot_gpus(profile: NodeProfile, engine: Engine, nvml: Nvml, *, numa: bool = False) -> dict[int, SlotGpu]:
     """The GPU of each slot of the engine.
 
-    The pinned one, else the slot-th of the inventory in PCI bus order.
+    The pinned one, else the slot-th of the inventory in PCI bus order. With `numa` their PCI addresses are
+    needed too, where the profile does not say the NUMA node.
     """
     if not engine.gpus:
         return {}
     pins = profile.gpus.pins
     needs_inventory = any(
-        slot not in pins or (engine.launch.numa_bind and slot not in profile.gpus.numa_node)
-        for slot in engine.gpus
+        slot not in pins or (numa and slot not in profile.gpus.numa_node) for slot in engine.gpus
     )
     inventory = _inventory(nvml) if needs_inventory else {}
     by_uuid = {gpu.uuid: gpu for gpu in inventory.values() if gpu.uuid}

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.errors import LaunchError
 from agent.launch.arguments import flag_value, flag_values, has_flag
+from agent.launch.container import ContainerNeeds, container_name, podman_argv
 from agent.launch.engine_argv import API_KEY, engine_arguments, engine_argv
 from agent.launch.engine_argv import served_name as served_name
 from agent.launch.env_file import read_env_file
-from agent.launch.gpu_pins import gpu_env, slot_gpus
+from agent.launch.gpu_pins import SlotGpu, gpu_env, slot_gpus
+from agent.launch.launch_env import AGENT, LaunchEnvironment, refuse_reserved
+from agent.launch.launch_env import MARKER as MARKER
 from agent.launch.nccl_env import nccl_env, topology_env
-from agent.launch.numa import find_numactl, numa_nodes, numactl_prefix
+from agent.launch.numa_plan import binds_workers, numa_plan
+from agent.launch_parts import EngineKind, Runtime
 from agent.node_profile import Engine, NodeProfile
 from agent.sources import Sources
-
-#: Marks every process of an engine; its value names engine, state directory and launch.
-MARKER = "NODEGATE_ENGINE"
-_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,16 @@ class LaunchPlan:
     model_name: str | None
     #: Where the secrets are; a unit's starter reads them there itself.
     env_file: str | None = None
+    kind: EngineKind = EngineKind.VLLM
+    runtime: Runtime = Runtime.HOST
+    #: Name of its container (runtime podman).
+    container_name: str | None = None
+    #: Seconds after which it is drained and stopped; None = never.
+    max_run_s: float | None = None
+    #: A rank without an HTTP server of its own (one model over several nodes).
+    headless: bool = False
+    #: Folder of the weights on this machine; None when it is not known.
+    checkpoint: str | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -77,29 +86,6 @@ class LaunchPlan:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-class _Environment:
-    """The environment while it is put together: later values win, and an override is noted."""
-
-    def __init__(self, engine: str) -> None:
-        self.engine = engine
-        self.values: dict[str, str] = {}
-        self.origins: dict[str, str] = {}
-        self.notes: list[str] = []
-
-    def add(self, values: Mapping[str, str], origin: str, *, note: bool = False) -> None:
-        """Set variables; with `note` say what they replace."""
-        for name, value in values.items():
-            where = f"engine {self.engine}: {origin}"
-            if not _NAME.match(name) or "\0" in value:
-                raise LaunchError(f"{where}: {name!r} is not a usable environment variable")
-            if name == MARKER:
-                raise LaunchError(f"{where}: {MARKER} is set by nodegate itself; remove it")
-            if note and self.values.get(name, value) != value:
-                self.notes.append(f"{name} from {origin} replaces the one from {self.origins[name]}")
-            self.values[name] = value
-            self.origins[name] = origin
-
-
 def build_plan(profile: NodeProfile, name: str, sources: Sources, environ: Mapping[str, str]) -> LaunchPlan:
     """The launch of one engine.
 
@@ -110,38 +96,67 @@ def build_plan(profile: NodeProfile, name: str, sources: Sources, environ: Mappi
         known = ", ".join(profile.engines) or "none"
         raise LaunchError(f"the profile has no engine {name}; it has: {known}")
     launch = engine.launch
-    gpus = slot_gpus(profile, engine, sources.nvml)
-    env = _Environment(name)
-    inherited = {key: environ[key] for key in launch.inherit_env if key in environ}
-    env.add(inherited, "the agent's environment")
+    gpus = slot_gpus(profile, engine, sources.nvml, numa=launch.numa_bind or binds_workers(engine))
+    env = _environment(profile, name, gpus, environ)
+    secrets = read_env_file(Path(launch.env_file)) if launch.env_file else {}
+    refuse_reserved(name, secrets)
+    numa = numa_plan(name, profile, gpus, sources, env.values)
+    argv, notes = engine_argv(name, engine, numa.workers)
+    uuids = tuple(gpu.uuid for gpu in gpus.values())
+    in_container = launch.runtime is Runtime.PODMAN
+    headless = has_flag(argv, "--headless")
+    if in_container:
+        passed = [key for key in (*env.values, *secrets) if key not in env.inherited]
+        argv = podman_argv(name, engine, ContainerNeeds(uuids, passed, numa, _files(env.values)), argv)
+    return LaunchPlan(
+        engine=name,
+        argv=(*numa.prefix, *argv),
+        env=env.values,
+        origins=env.origins,
+        inherited=env.inherited,
+        working_dir=None if in_container else launch.working_dir,
+        notes=(*env.notes, *numa.notes, *notes),
+        gpu_uuids=uuids,
+        numa=numa.nodes,
+        host=engine.host,
+        port=engine.port,
+        model_name=served_name(engine),
+        secrets=secrets,
+        kind=launch.kind,
+        runtime=launch.runtime,
+        container_name=container_name(name, engine) if in_container else None,
+        max_run_s=launch.container.max_run_s if in_container and launch.container else None,
+        headless=headless,
+        env_file=launch.env_file,
+        checkpoint=launch.checkpoint.path or _folder(launch.model),
+    )
+
+
+def _environment(
+    profile: NodeProfile, name: str, gpus: Mapping[int, SlotGpu], environ: Mapping[str, str]
+) -> LaunchEnvironment:
+    """What is inherited, what follows from GPUs, fabric and topology, then what the profile sets."""
+    engine = profile.engines[name]
+    launch = engine.launch
+    env = LaunchEnvironment(name)
+    env.add({key: environ[key] for key in launch.inherit_env if key in environ}, AGENT)
     env.add(gpu_env(profile, name, engine, gpus), "gpus")
     if launch.nccl_env and engine.gpus:
         env.add(nccl_env(profile.fabric), "fabric")
     if engine.gpus:
         env.add(topology_env(profile.topology), "topology")
     env.add(launch.env, "launch.env", note=True)
-    secrets = read_env_file(Path(launch.env_file)) if launch.env_file else {}
-    _refuse_reserved(name, secrets)
-    prefix, nodes = _numa(profile, engine, {s: g.pci_bus_id for s, g in gpus.items()}, sources, env)
-    argv, notes = engine_argv(name, engine)
-    return LaunchPlan(
-        engine=name,
-        argv=(*prefix, *argv),
-        env=env.values,
-        origins=env.origins,
-        inherited=frozenset(
-            key for key, origin in env.origins.items() if origin == "the agent's environment"
-        ),
-        working_dir=launch.working_dir,
-        notes=(*env.notes, *notes),
-        gpu_uuids=tuple(gpu.uuid for gpu in gpus.values()),
-        numa=nodes,
-        host=engine.host,
-        port=engine.port,
-        model_name=served_name(engine),
-        env_file=launch.env_file,
-        secrets=secrets,
-    )
+    return env
+
+
+def _files(env: Mapping[str, str]) -> list[str]:
+    """Files that variables name and a container must have."""
+    return [env[key] for key in ("NCCL_TOPO_FILE",) if env.get(key, "").startswith("/")]
+
+
+def _folder(model: str | None) -> str | None:
+    """The model where it is a path and not a name to download."""
+    return model if model is not None and model.startswith("/") else None
 
 
 def engine_api_key(engine: Engine) -> str | None:
@@ -157,34 +172,3 @@ def engine_api_key(engine: Engine) -> str | None:
         or launch.env.get(API_KEY)
         or None
     )
-
-
-def _refuse_reserved(name: str, secrets: Mapping[str, str]) -> None:
-    """Secrets must not move the engine to other GPUs or hide its marker, for nothing would show it."""
-    for key in secrets:
-        if key in (MARKER, "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-            raise LaunchError(
-                f"engine {name}: launch.env_file sets {key}, which is not a secret; remove it there"
-            )
-
-
-def _numa(
-    profile: NodeProfile, engine: Engine, bus_ids: dict[int, str | None], sources: Sources, env: _Environment
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The numactl prefix and its nodes; both empty without numa_bind."""
-    if not engine.launch.numa_bind:
-        return (), ()
-    if not engine.gpus:
-        raise LaunchError(
-            f"engine {env.engine}: launch.numa_bind needs GPUs to take the node from; set it to false"
-        )
-    nodes = numa_nodes(profile.gpus, bus_ids, sources.tree)
-    if len(nodes) > 1 and not has_flag(engine_arguments(engine), "--numa-bind"):
-        listed = " and ".join(map(str, nodes))
-        env.notes.append(
-            f"the GPUs sit on NUMA nodes {listed}: the engine is bound to all of them; "
-            "vLLM's --numa-bind binds each worker to the node of its own GPU"
-        )
-    # A replayed node has no numactl to look for.
-    program = "numactl" if sources.simulated else find_numactl(env.values.get("PATH"))
-    return numactl_prefix(program, nodes), nodes

@@ -17,14 +17,14 @@ from agent.sources import Tree
 
 def numa_nodes(gpus: Gpus, slot_bus_ids: Mapping[int, str | None], tree: Tree) -> tuple[int, ...]:
     """The nodes of these slots, each once, sorted: from the profile, else from sysfs by PCI address."""
-    return tuple(sorted({_node_of(gpus, slot, bus_id, tree) for slot, bus_id in slot_bus_ids.items()}))
+    return tuple(sorted({slot_node(gpus, slot, bus_id, tree) for slot, bus_id in slot_bus_ids.items()}))
 
 
-def _node_of(gpus: Gpus, slot: int, bus_id: str | None, tree: Tree) -> int:
+def slot_node(gpus: Gpus, slot: int, bus_id: str | None, tree: Tree) -> int:
     """The node of one slot."""
     if slot in gpus.numa_node:
         return gpus.numa_node[slot]
-    remedy = f"set gpus.numa_node.{slot} in the profile or launch.numa_bind to false"
+    remedy = f"set gpus.numa_node.{slot} in the profile or launch.numa_bind and the flag numa-bind to false"
     if bus_id is None:
         raise LaunchError(f"gpu{slot}: no PCI address is known, so neither is its NUMA node; {remedy}")
     try:

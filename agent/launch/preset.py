@@ -1,8 +1,8 @@
 """Presets: shipped launches as data, which profiles are based on.
 
-A preset `NAME.yaml` has `title`, `sources` (where each number comes from), `notes`, `engine` (part of an engine
-of a profile) and `variants`: NAME/VARIANT is the preset with `engine` of that variant laid over its own. Its
-engine is a layer of the profile between the platform and the site's files, so whatever those set wins, and
+A preset `NAME.yaml` has `title`, `sources` (where each number comes from), `notes`, `engine` (a part of an
+engine of a profile) and `variants`: NAME/VARIANT is the preset with `engine` of that variant over its own.
+Its engine is a layer of the profile between the platform and the site's files: whatever those set wins, and
 `null` in them takes back what the preset sets.
 """
 
