@@ -45,7 +45,9 @@ COMMANDS: dict[str, str] = {
     "maintenance": "maintenance",
     "profile": "profile",
     "launch": "launch",
+    "topo": "topo",
     "capture": "capture",
+    "systemd": "systemd",
 }
 
 

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from agent.launch_rules import launch_problems
+from agent.profile_problem import CrossProblem, Path
 
 if TYPE_CHECKING:
     from agent.node_profile import NodeProfile
-
-Path = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CrossProblem:
-    """A contradiction: where it shows (`path`), the value it contradicts (`other`), and what to do."""
-
-    path: Path
-    text: str
-    other: Path | None
-    remedy: str
-
-    def __str__(self) -> str:
-        """One line without file and line."""
-        return f"{'.'.join(self.path)}: {self.text}; {self.remedy}"
 
 
 def cross_problems(profile: NodeProfile) -> list[CrossProblem]:
@@ -35,6 +21,7 @@ def cross_problems(profile: NodeProfile) -> list[CrossProblem]:
         *_shared_pins(profile),
         *_nic_ports(profile),
         *_unwatched_fabric(profile),
+        *launch_problems(profile),
     ]
 
 
@@ -44,6 +31,8 @@ def _slots_used(profile: NodeProfile) -> Iterator[tuple[Path, int]]:
         yield from ((("engines", name, "gpus", str(i)), slot) for i, slot in enumerate(engine.gpus))
     yield from ((("gpus", "pins", str(slot)), slot) for slot in profile.gpus.pins)
     yield from ((("gpus", "numa_node", str(slot)), slot) for slot in profile.gpus.numa_node)
+    recorded = profile.topology.expected.gpus
+    yield from ((("topology", "expected", "gpus", str(slot)), slot) for slot in recorded)
     for d, domain in enumerate(profile.nvlink.domains):
         yield from ((("nvlink", "domains", str(d), str(i)), slot) for i, slot in enumerate(domain))
     for i, port in enumerate(profile.fabric.ports):
