@@ -4,8 +4,8 @@ It stands alone with scan_types.py: the standard library only, Python 3.10 and l
 imported. nodegate runs it itself for an engine on the host; inside an image the text of both files is run by
 `python3 -c`, see scan_source.py.
 
-A flag is one of these kinds: `toggle` (--x and --no-x), `switch` (--x), `value`, `optional` (a value or
-none), `list` (one or more), `any` (the source does not say it plainly, so nothing is claimed).
+A flag is one of these kinds: `toggle` (--x and --no-x), `switch` (--x), `value`, `append` (a value, may be
+given again), `optional` (a value or none), `list` (one or more), `any` (the source does not say it plainly, so nothing is claimed).
 """
 
 from __future__ import annotations

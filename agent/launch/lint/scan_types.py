@@ -128,7 +128,7 @@ def changed(kind: str, choices: list[str] | None, given: Mapping[str, ast.expr |
     """Kind and choices after keywords that say it themselves; None stands for a value that is not plain."""
     if "action" in given:
         word = text_of(given["action"])
-        known = {"store_true": "switch", "store_false": "switch", "append": "value", "store": "value"}
+        known = {"store_true": "switch", "store_false": "switch", "append": "append", "store": "value"}
         custom = "switch" if "StoreTrue" in word else "any"
         kind = "toggle" if word == "BooleanOptionalAction" else known.get(word, custom)
     if "nargs" in given:

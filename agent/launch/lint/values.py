@@ -1,0 +1,87 @@
+"""How many values each flag is given, whether it takes them, and which are given twice. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agent.launch.lint.names import Used
+from agent.sources.launch_reading import Problem, Severity
+
+_WORDS_SHOWN = 40
+
+
+def value_problems(used: Used) -> tuple[list[Problem], tuple[str, ...]]:
+    """What is wrong with the values of one flag, and the words after it that are not its own."""
+    kind, given = used.flag.kind, used.given
+    if kind == "any":
+        return [], ()
+    if kind in ("toggle", "switch") or used.off:
+        if given.inline is not None:
+            off = f"write {_off(used)} to turn it off" if kind == "toggle" else "leave it out to turn it off"
+            remedy = f"write {given.spelled} alone; {off}"
+            return [_error(used, f"takes no value and is given {given.inline[:_WORDS_SHOWN]!r}", remedy)], ()
+        return [], given.following
+    own, stray = _own(used)
+    if not own and kind != "optional":
+        return [_error(used, "needs a value and has none", "write the value after it")], stray
+    return _choice_problems(used, own), stray
+
+
+def _own(used: Used) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words that the flag takes, and those that it leaves."""
+    given = used.given
+    if given.inline is not None:
+        return (given.inline,), given.following
+    if used.flag.kind == "list" and not given.key:
+        return given.following, ()
+    return given.following[:1], given.following[1:]
+
+
+def _choice_problems(used: Used, own: Sequence[str]) -> list[Problem]:
+    choices = used.flag.choices
+    if choices is None or used.given.key:
+        return []
+    wrong = [word for word in own if word not in choices and word != "None"]
+    if not wrong:
+        return []
+    listed = ", ".join(choices[:12]) + (" and more" if len(choices) > 12 else "")
+    text = f"{wrong[0][:_WORDS_SHOWN]!r} is not one of its values"
+    return [_error(used, text, f"write one of {listed}")]
+
+
+def stray_problem(used: Used, stray: Sequence[str]) -> Problem:
+    """Words that belong to no flag: argparse refuses them."""
+    shown = " ".join(stray)[:_WORDS_SHOWN]
+    if used.flag.kind in ("toggle", "switch"):
+        text = f"takes no value and {shown!r} follows it"
+        off = f"; write {_off(used)} to turn it off" if used.flag.kind == "toggle" else ""
+        return _error(used, text, f"remove {shown!r}{off}")
+    return _error(used, f"takes one value and {shown!r} follows that", f"remove {shown!r}")
+
+
+def repeated(all_used: Iterable[Used]) -> list[Problem]:
+    """Flags given more than once that do not say the same; a configuration file gives way without a word."""
+    problems: list[Problem] = []
+    seen: dict[tuple[str, str], Used] = {}
+    for used in all_used:
+        key = (used.flag.name, used.given.key)
+        before = seen.get(key)
+        seen[key] = used
+        if before is None or before.given.file != used.given.file or used.flag.kind in ("append", "any"):
+            continue
+        if used.off != before.off:
+            text = f"contradicts {before.given.spelled}, and the last one would count"
+            problems.append(_error(used, text, "keep the one that is meant"))
+        elif used.given.words != before.given.words:
+            shown = " and ".join(" ".join(each.given.words)[:_WORDS_SHOWN] for each in (before, used))
+            text = f"is given twice, with {shown}, and the last one would count"
+            problems.append(_error(used, text, "keep the one that is meant"))
+    return problems
+
+
+def _off(used: Used) -> str:
+    return f"--no-{used.flag.name.removeprefix('--')}"
+
+
+def _error(used: Used, text: str, remedy: str) -> Problem:
+    return Problem(Severity.ERROR, used.given.where, text, remedy)
