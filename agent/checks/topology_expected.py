@@ -1,8 +1,8 @@
 """topology.expected: is the machine still the one whose topology an operator has recorded?
 
 sysfs: place and NUMA node of GPUs and RDMA cards, the cards' serial numbers; NVML: NVLinks that are up,
-nvmlDeviceGetP2PStatus(NVLINK). Cards are known by UUID and serial number: a reboot that only gives new bus ids
-passes and is told. gpu.topology compares single keys of the profile; this compares all that was recorded.
+nvmlDeviceGetP2PStatus(NVLINK). Cards are known by UUID and serial number: a reboot that only gives new bus
+ids passes and is told. gpu.topology compares single keys of the profile, this all that was recorded.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from agent.sources import Sources
 from agent.topo.expected import Judged, judge
 
 _BACK = advice.person(
-    "Put the card back into its slot and the cables into theirs, or, if it was changed on purpose, look the new"
-    " topology over and record it with `nodegate topo record`."
+    "Put the card back into its slot and the cables into theirs, or, if it was changed on purpose, look the"
+    " new topology over and record it with `nodegate topo record`."
 )
 _MOST_TOLD = 3
 
@@ -43,7 +43,7 @@ def _skip(profile: NodeProfile) -> str | None:
     unknown_for_s=900.0,
     skip=_skip,
     action=_BACK,
-    if_unreadable="Where only root may read a card's serial number, leave serial out of topology.expected.nics.",
+    if_unreadable="Where only root may read a card's serial number, leave it out of topology.expected.nics.",
 )
 def topology_expected(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Every recorded GPU and RDMA card must be where it was, and reach what it reached."""

@@ -1,8 +1,8 @@
 """topology.file: does the topology file that engines give to NCCL fit this machine?
 
 The file that topology.nccl_file or NCCL_TOPO_FILE of an engine names, against /sys/bus/pci/devices and NVML.
-After PCI enumeration has changed an old file is wrong. NCCL says nothing of it: it drops a branch whose bus id
-no GPU has, and for a file that is not there it only writes a line of level INFO and goes on without.
+After PCI enumeration has changed an old file is wrong. NCCL says nothing of it: it drops a branch whose
+bus id no GPU has, and for a file that is not there it only writes a line of level INFO and goes on without.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent.topo.verify import against_machine
 VARIABLE = "NCCL_TOPO_FILE"
 _MEND = advice.play(
     "topo",
-    "Write the file anew with `nodegate topo write FILE` once topology.expected passes, then start the engine.",
+    "Write the file anew with `nodegate topo write FILE` once topology.expected passes.",
 )
 _MOUNT = advice.person("Mount the file into the container at this path (launch.container.mounts), read-only.")
 _MOST_TOLD = 3

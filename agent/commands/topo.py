@@ -1,4 +1,4 @@
-"""`nodegate topo show|write|verify|record`: the NCCL topology file and the topology that the profile expects."""
+"""`nodegate topo show|write|verify|record`: the NCCL topology file, and what topology the profile expects."""
 
 from __future__ import annotations
 

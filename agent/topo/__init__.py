@@ -1,1 +1,1 @@
-"""The node's topology as NCCL reads it: a file in NCCL's dialect, the machine, and what the profile expects."""
+"""A node's topology as NCCL reads it: a file in its dialect, the machine, what the profile expects."""

@@ -14,8 +14,9 @@ from agent.topo.model import GPU_CLASS, Cpu, Gpu, Placed, System, placed
 from agent.topo.write_file import mask_text
 
 #: How NCCL knows a PCIe speed, by how the text begins; any other counts as 8 GT/s.
-_KNOWN_SPEEDS = ("2.5 GT/s", "5 GT/s", "8 GT/s", "16 GT/s", "32 GT/s") + tuple(
-    f"{speed} GT/s PCIe" for speed in ("5.0", "8.0", "16.0", "32.0", "64.0")
+_KNOWN_SPEEDS = (
+    *("2.5 GT/s", "5 GT/s", "8 GT/s", "16 GT/s", "32 GT/s"),
+    *("5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"),
 )
 #: A width of 0 is none: NCCL takes it for 16.
 _WIDTH_OF_NONE = 16

@@ -18,7 +18,6 @@ from agent.sources import Sources
 from agent.sources.gpu_reading import GpuIdentity
 from agent.topo.facts import (
     Others,
-    active_links,
     device_with_serial,
     hops,
     nic_place,
@@ -27,7 +26,7 @@ from agent.topo.facts import (
     others,
     ways,
 )
-from agent.topo.machine import address_of
+from agent.topo.machine import active_links, address_of
 
 #: A card is told by the first of these; the rest is counted.
 _MOST_WAYS = 3
@@ -111,7 +110,7 @@ def _of_gpu(sources: Sources, profile: NodeProfile, number: int, gpu: ExpectedGp
             *_numa(place.numa_node, gpu.numa_node, _key(number, "numa_node")),
             *_links(sources, profile, slot, gpu),
             *_peers(sources, profile, slot, gpu, scene),
-            *_ways(ways(place, scene.known, number), gpu.paths, _key(number, "paths"), scene.known),
+            *_ways(ways(place, scene.known, number), gpu.paths, _key(number, "paths")),
         ]
     except SourceError as cause:
         return Judged(subject, unknown=cause)
@@ -185,9 +184,7 @@ def _names(slots_: list[int]) -> str:
     return ", ".join(f"gpu{slot}" for slot in slots_)
 
 
-def _ways(
-    seen: Mapping[int, PciWay], want: Mapping[int, PciWay], key: str, known: Others
-) -> Iterator[Problem]:
+def _ways(seen: Mapping[int, PciWay], want: Mapping[int, PciWay], key: str) -> Iterator[Problem]:
     wrong = [(slot, seen[slot], way) for slot, way in want.items() if slot in seen and seen[slot] != way]
     if not wrong:
         return
@@ -205,7 +202,7 @@ def _of_nic(sources: Sources, profile: NodeProfile, at: int, nic: ExpectedNic, k
         problems = [
             *_serial(sources, nic, key),
             *_numa(place.numa_node, nic.numa_node, f"{key}.numa_node"),
-            *_ways(ways(place, known), nic.paths, f"{key}.paths", known),
+            *_ways(ways(place, known), nic.paths, f"{key}.paths"),
         ]
     except DeviceAbsent as cause:
         gone = Problem(f"{nic.device} is not there: {cause}", "absent", nic.device, f"{key}.device")

@@ -93,7 +93,7 @@ def nic_place(sources: Sources, device: str) -> PciPlace:
 
 
 def nic_serial(sources: Sources, device: str) -> str:
-    """The card's own serial number. Raises SourceError where the kernel does not show it (it does to root)."""
+    """The card's own serial number. Raises SourceError where the kernel shows it to root alone."""
     return serial_number(sources.tree.data(f"{PCI_DEVICES}/{address_of_rdma(sources, device)}/vpd"))
 
 

@@ -26,7 +26,7 @@ def render(system: System) -> str:
 
 def mask_text(mask: int) -> str:
     """A CPU mask as the kernel writes it: groups of 32 bits in hexadecimal, highest first."""
-    groups = []
+    groups: list[str] = []
     while mask or not groups:
         groups.append(f"{mask & 0xFFFFFFFF:08x}")
         mask >>= 32
