@@ -183,11 +183,11 @@ def _type(tree: Table) -> tuple[NodeProfile | None, list[ConfigError]]:
 
 
 def _contradictions(profile: NodeProfile, tree: Table, bad: set[TreePath]) -> list[ConfigError]:
-    """Contradictions with both places; those with a value that is itself at fault are left out."""
+    """Contradictions with both places; those with a value that is itself, or in part, at fault are left out."""
     faults = []
     for problem in cross_problems(profile):
         paths = [problem.path, *([problem.other] if problem.other else [])]
-        if any(path[: len(wrong)] == wrong for path in paths for wrong in bad):
+        if any(path[: len(wrong)] == wrong[: len(path)] for path in paths for wrong in bad):
             continue
         text = f"{'.'.join(problem.path)}: {problem.text}"
         if problem.other and find(tree, problem.other) is not None:

@@ -68,7 +68,9 @@ def roce_nccl(_sources: Sources, profile: NodeProfile, _limits: Limits) -> Itera
 def _judge(profile: NodeProfile, name: str, engine: Engine) -> Finding:
     subject, roce = f"engine:{name}", profile.fabric.roce
     try:
-        env = (nccl_env(profile.fabric) if engine.launch.nccl_env else {}) | dict(engine.launch.env)
+        env = (nccl_env(profile.fabric, engine.gpus) if engine.launch.nccl_env else {}) | dict(
+            engine.launch.env
+        )
     except LaunchError as cause:
         basis = Basis.standard("ports that NCCL can use")
         return Finding(subject, Verdict.FAIL, str(cause), "too many", 32, "ports", _REPAIR, basis=basis)

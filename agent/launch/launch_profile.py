@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.errors import LaunchError
+from agent.group.env import group_env
 from agent.launch.arguments import flag_value, flag_values, has_flag
 from agent.launch.container import ContainerNeeds, container_name, podman_argv
 from agent.launch.engine_argv import API_KEY, engine_arguments, engine_argv
@@ -142,9 +143,10 @@ def _environment(
     env.add({key: environ[key] for key in launch.inherit_env if key in environ}, AGENT)
     env.add(gpu_env(profile, name, engine, gpus), "gpus")
     if launch.nccl_env and engine.gpus:
-        env.add(nccl_env(profile.fabric), "fabric")
+        env.add(nccl_env(profile.fabric, engine.gpus), "fabric")
     if engine.gpus:
         env.add(topology_env(profile.topology), "topology")
+    env.add(group_env(engine), "group")
     env.add(launch.env, "launch.env", note=True)
     return env
 

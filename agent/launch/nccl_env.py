@@ -7,6 +7,8 @@ about which the data ports say nothing. A variable that the profile's `env` sets
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agent.errors import LaunchError
 from agent.node_profile import Fabric, FabricKind, Roce, Topology
 
@@ -16,16 +18,23 @@ MAX_HCAS = 32
 ECT0 = 0b10
 
 
-def nccl_env(fabric: Fabric) -> dict[str, str]:
-    """The variables for this fabric; empty when there is no fabric between nodes."""
-    if fabric.kind is FabricKind.NONE or not fabric.ports:
+def nccl_env(fabric: Fabric, slots: Sequence[int] = ()) -> dict[str, str]:
+    """The variables for this fabric; empty when there is no fabric between nodes.
+
+    Where there are more ports than NCCL reads, an engine gets those of its own GPUs (`slots`).
+    """
+    ports = fabric.ports
+    if fabric.kind is FabricKind.NONE or not ports:
         return {}
-    if len(fabric.ports) > MAX_HCAS:
+    if len(ports) > MAX_HCAS:
+        ports = [port for port in ports if port.gpu in slots]
+    if len(ports) > MAX_HCAS or not ports:
         raise LaunchError(
-            f"fabric.ports has {len(fabric.ports)} ports and NCCL uses {MAX_HCAS} at most; list fewer"
+            f"fabric.ports has {len(fabric.ports)} ports, {len(ports)} of them of this engine's GPUs, and "
+            f"NCCL uses 1 to {MAX_HCAS}; list fewer, and under gpu the slot that each belongs to"
         )
     # Without `=` NCCL matches by prefix: mlx5_1 would take mlx5_10 to mlx5_19 too.
-    env = {"NCCL_IB_HCA": "=" + ",".join(f"{port.device}:{port.port}" for port in fabric.ports)}
+    env = {"NCCL_IB_HCA": "=" + ",".join(f"{port.device}:{port.port}" for port in ports)}
     if fabric.kind is FabricKind.ROCE:
         env |= _roce_env(fabric.roce)
     return env
