@@ -31,6 +31,7 @@ TICK_S = 1.0
 PARTS_WITHIN_S = 1.0
 #: Beyond the engines' own deadlines, what an orderly end may take.
 STOP_SLACK_S = 10.0
+LEFT = "the agent restarts, its engines run on"
 
 
 class Daemon:
@@ -41,6 +42,7 @@ class Daemon:
         self._given = given
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._leave = False
         self._failure: BaseException | None = None
         self.parts = Parts(given, self._fail)
         self._servers = given.front.servers if given.front is not None else ServerThread()
@@ -53,6 +55,12 @@ class Daemon:
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
+
+    def request_leave(self) -> None:
+        """End at once and leave the engines to the next agent. From the main loop's thread."""
+        self._leave = True
+        self._stop.set()
+        self._hurry.set()
 
     def request_reload(self) -> None:
         """Read the profile again; after one that is under way, once more. From the main loop's thread."""
@@ -157,16 +165,18 @@ class Daemon:
             # The edge of a task that nobody awaits: half a profile must not stay in force.
             except Exception as defect:  # noqa: BLE001
                 self._fail(defect)
-            self._notifier.ready(f"profile {self.parts.loaded.hash[:16]}")
+            self._notifier.ready(self.parts.problem or f"profile {self.parts.loaded.hash[:16]}")
 
     async def _end(self, tasks: set[asyncio.Task[None]]) -> None:
         """Close the gates, give the load balancers their grace, stop the engines, then everything else."""
-        self._notifier.stopping()
-        orderly = self._failure is None
-        if orderly:
+        # Gates first, then the engines, and a little for the rest.
+        self._notifier.stopping(2 * self._stop_deadline_s() + STOP_SLACK_S)
+        if self._orderly:
             self._say("stop", "asked to stop: gates close, engines are stopped")
             await self._drain(tasks)
-        else:
+        # Asked to leave, at once or while it drained: what still runs goes on.
+        orderly = self._orderly
+        if not orderly:
             self._servers.stop()
         await self._close_engines(leave_running=not orderly)
         for task in tasks:
@@ -175,19 +185,28 @@ class Daemon:
         self.parts.part_reader.stop()
         self.parts.counters.keep(now=True)
         await self.parts.gates.keeper.close()
-        self.parts.journal.record_mark("end", "orderly" if orderly else str(self._failure))
+        self.parts.journal.record_mark("end", "orderly" if orderly else str(self._failure or LEFT))
         await asyncio.to_thread(self.parts.journal.close)
+
+    @property
+    def _orderly(self) -> bool:
+        """Whether the engines are to end with the agent."""
+        return self._failure is None and not self._leave
 
     async def _drain(self, tasks: set[asyncio.Task[None]]) -> None:
         """Wait, with everything running, until every gate has come to its end or the time is over."""
         gates = self.parts.gates
         gates.shut_down()
         deadline_s = time.monotonic() + self._stop_deadline_s()
-        while not gates.all_stopped and time.monotonic() < deadline_s and not any(t.done() for t in tasks):
+        while not gates.all_stopped and self._waits(deadline_s) and not any(t.done() for t in tasks):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), 0.05)
                 self._hurry.clear()
                 gates.hurry()
+
+    def _waits(self, deadline_s: float) -> bool:
+        """Whether the drain goes on."""
+        return not self._leave and time.monotonic() < deadline_s
 
     async def _close_engines(self, *, leave_running: bool) -> None:
         """Let every controller end, all at once, within their deadlines."""
@@ -217,11 +236,12 @@ class Daemon:
 
     @contextlib.contextmanager
     def _signals(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """SIGTERM and SIGINT end, SIGHUP reloads."""
+        """SIGTERM and SIGINT end, SIGHUP reloads, SIGUSR1 (the unit restarts) leaves the engines running."""
         handlers = {
             signal.SIGTERM: self.request_stop,
             signal.SIGINT: self.request_stop,
             signal.SIGHUP: self.request_reload,
+            signal.SIGUSR1: self.request_leave,
         }
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)

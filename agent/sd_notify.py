@@ -36,9 +36,9 @@ class Notifier:
         """The main loop is alive."""
         self._send("WATCHDOG=1")
 
-    def stopping(self) -> None:
-        """The end begins."""
-        self._send("STOPPING=1")
+    def stopping(self, within_s: float) -> None:
+        """The end begins; it may take this long, whatever the unit's own limit is."""
+        self._send(f"STOPPING=1\nEXTEND_TIMEOUT_USEC={int(within_s * 1e6)}")
 
     def _send(self, text: str) -> None:
         if not self._address:

@@ -8,19 +8,21 @@ import stat
 from pathlib import Path
 
 from agent.errors import LaunchError
+from agent.secret_path import open_to_others, secret_path
 
 MAX_BYTES = 64 * 1024
 _KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The variables of the file; an error names the file and line and never shows a value."""
+    """The variables of the file (a path or `credential:NAME`); an error names the line and shows no value."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        real = secret_path(str(path))
+        descriptor = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as cause:
         raise LaunchError(f"{path}: cannot be read: {cause.strerror}; create it with mode 0600") from cause
     try:
-        _refuse_exposed(path, os.fstat(descriptor))
+        _refuse_exposed(path, os.fstat(descriptor), real)
         data = os.read(descriptor, MAX_BYTES + 1)
     finally:
         os.close(descriptor)
@@ -33,7 +35,7 @@ def read_env_file(path: Path) -> dict[str, str]:
     return _parse(path, text)
 
 
-def _refuse_exposed(path: Path, info: os.stat_result) -> None:
+def _refuse_exposed(path: Path, info: os.stat_result, real: Path) -> None:
     """Refuse what another user could have written or can read."""
     if not stat.S_ISREG(info.st_mode):
         raise LaunchError(f"{path}: not a regular file; secrets belong in a file with mode 0600")
@@ -42,7 +44,7 @@ def _refuse_exposed(path: Path, info: os.stat_result) -> None:
             f"{path}: owned by uid {info.st_uid}; it must belong to root or to the agent's user"
         )
     mode = stat.S_IMODE(info.st_mode)
-    if mode & 0o177:
+    if mode & 0o100 or open_to_others(real, mode):
         raise LaunchError(f"{path}: mode is {mode:04o}; run chmod 0600 {path}")
 
 

@@ -19,6 +19,7 @@ from agent.sources.host_calls import SpareCalls
 from agent.sources.host_clock import read_clock_sync
 from agent.sources.host_reading import ClockSync, DiskSpace, MountAnswer, Reach, UnitState
 from agent.sources.host_units import PROPERTIES, parse_unit
+from agent.sources.mount_table import file_system_read_only
 
 UNIT_DEADLINE_S = 3.0
 DISK_DEADLINE_S = 2.0
@@ -71,7 +72,7 @@ class LiveHost:
     def disk(self, path: str) -> DiskSpace:
         """Room on the file system of a path. Raises DeviceAbsent, SourceTimeout, SourceUnavailable."""
         try:
-            found = self._calls.call(f"statvfs {path}", lambda: os.statvfs(path), DISK_DEADLINE_S)
+            found, read_only = self._calls.call(f"statvfs {path}", lambda: _ask_disk(path), DISK_DEADLINE_S)
         except (FileNotFoundError, NotADirectoryError) as cause:
             raise DeviceAbsent(f"{path} is not there") from cause
         except (OSError, ValueError) as cause:
@@ -82,7 +83,7 @@ class LiveHost:
             free_b=found.f_bavail * found.f_frsize,
             total_inodes=found.f_files,
             free_inodes=found.f_favail,
-            read_only=bool(found.f_flag & os.ST_RDONLY),
+            read_only=read_only,
         )
 
     def mount(self, path: str, marker: str | None = None) -> MountAnswer:
@@ -122,6 +123,12 @@ class LiveHost:
             problem = (cause.strerror if isinstance(cause, OSError) else None) or str(cause)
             return Reach(False, time.monotonic() - started_s, problem.lower())
         return Reach(True, time.monotonic() - started_s)
+
+
+def _ask_disk(path: str) -> tuple[os.statvfs_result, bool]:
+    """Room, and whether the file system is read-only, not only the agent's view of it."""
+    found = os.statvfs(path)
+    return found, bool(found.f_flag & os.ST_RDONLY) and file_system_read_only(path)
 
 
 def _connect(host: str, port: int) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from agent.errors import SourceUnavailable
+from agent.secret_path import open_to_others, secret_path
 
 MAX_FILE_BYTES = 4096
 _REMEDY = "write two lines, `username: ...` and `password: ...`"
@@ -24,11 +26,12 @@ def read_credentials(path: str) -> Credentials:
     """Read the file. Raises SourceUnavailable with one line that names the file and shows none of it."""
     try:
         # Not blocking: a pipe in the place of the file must be refused, not waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        real = secret_path(path)
+        descriptor = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as cause:
         raise SourceUnavailable(f"{path}: {cause.strerror or 'cannot be opened'}") from None
     try:
-        _refuse_readable_by_others(path, os.fstat(descriptor))
+        _refuse_readable_by_others(path, os.fstat(descriptor), real)
         data = os.read(descriptor, MAX_FILE_BYTES + 1)
     except OSError as cause:
         raise SourceUnavailable(f"{path}: {cause.strerror or 'cannot be read'}") from None
@@ -37,13 +40,13 @@ def read_credentials(path: str) -> Credentials:
     return _parse(path, data)
 
 
-def _refuse_readable_by_others(path: str, status: os.stat_result) -> None:
+def _refuse_readable_by_others(path: str, status: os.stat_result, real: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise SourceUnavailable(f"{path}: credentials must be in a regular file")
     if status.st_uid not in (0, os.geteuid()):
         raise SourceUnavailable(f"{path}: belongs to user id {status.st_uid}; give it to root or the agent")
     mode = stat.S_IMODE(status.st_mode)
-    if mode & 0o077:
+    if open_to_others(real, mode):
         raise SourceUnavailable(f"{path}: mode {mode:04o} lets others at the password; chmod 0600")
 
 

@@ -11,12 +11,16 @@ left when the block ends. The hosts' kernel is this machine's: its clock, /proc/
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +33,8 @@ RUN_WITHIN_S = 60.0
 END_WITHIN_S = 20.0
 #: The networks that every host is on: name of the link inside, and the first three numbers of its addresses.
 NETWORKS = {"mgmt": "198.51.100", "data": "203.0.113"}
+CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
 _PATH = "PATH=/opt/nodegate/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -177,6 +183,44 @@ class Host:
         self.run(["systemctl", "reboot"])
         self.wait_booted(other_than=before)
         return time.monotonic() - began_s
+
+    def connect(self, port: int, address: str = "127.0.0.1", timeout: float = 10.0) -> socket.socket:
+        """A TCP connection from within the host, for this process: a socket stays in its network. OSError."""
+        made: list[socket.socket] = []
+
+        def enter() -> None:
+            descriptor = os.open(f"/proc/{self.leader}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            try:  # of this thread alone, which ends with that
+                if not _libc.setns(descriptor, CLONE_NEWNET):
+                    made.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC))
+            finally:
+                os.close(descriptor)
+
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+        if not made:
+            raise ConnectionError(f"{self.name}: its network cannot be entered")
+        made[0].settimeout(timeout)
+        try:
+            made[0].connect((address, port))
+        except OSError:
+            made[0].close()
+            raise
+        return made[0]
+
+    def get(self, port: int, path: str) -> tuple[int, bytes]:
+        """One HTTP request from within the host; status 0 when nothing answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        try:
+            connection.sock = self.connect(port)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException):
+            return 0, b""
+        finally:
+            connection.close()
 
     def cut(self, link: str) -> None:
         """Pull the cable of a link, at the other end: the host keeps its address and loses the carrier."""
