@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from agent.blockers import blocker_to_dict
 from agent.check_track import ResultChange
@@ -18,10 +19,14 @@ from agent.explain import Explainer
 from agent.fresh_start import is_fast
 from agent.front import Front
 from agent.gatekeeper import Gatekeeper, Ports
+from agent.group.answer import GroupAnswer
+from agent.group.key import read_key
+from agent.group.member import GroupMember, Membership
 from agent.holds import HoldStore
 from agent.journal import Journal
 from agent.launch.controller import EngineController
 from agent.model import EngineStatus, Snapshot, Verdict
+from agent.node_profile import Mode
 from agent.operator_desk import OperatorDesk
 from agent.part_history import faults_of
 from agent.parts import PartBook, PartReader
@@ -32,6 +37,7 @@ from agent.rows import merge, subjects
 from agent.runner import Runner
 from agent.sources import Sources
 from agent.sources.engine import EngineBoard
+from agent.sources.group_reading import GroupBoard
 
 log = logging.getLogger("nodegate.daemon")
 JOURNAL_NAME = "journal.db"
@@ -97,15 +103,18 @@ class Parts:
         self.journal = Journal.open(given.premises.folders.state_dir / JOURNAL_NAME)
         self._fleeting = frozenset(id_ for id_, check in given.checks.items() if is_fast(check))
         self.counters = CounterKeeper(self.journal, given.sources)
+        self.group_board = GroupBoard()
         try:
             self.runner = self._make_runner()
             self.gates = self._make_gates()
             self.controllers = {name: self._controller(name) for name in given.loaded.profile.engines}
+            self.members = self._make_members()
         except AgentError:
             self.journal.close()
             raise
         for name, controller in self.controllers.items():
             self.gates.add_engine(name, controller)
+        self.gates.groups.update(self.members)
         self.desk = OperatorDesk(self.gates, self.journal)
 
     def log_tail(self, engine: str, lines: int) -> list[str] | None:
@@ -146,6 +155,7 @@ class Parts:
             problems=tuple(problem for problem in problems if problem),
             journal_healthy=self.journal.healthy,
             explainer=self.explainer,
+            groups={name: self._group_answer(name, member) for name, member in self.members.items()},
         )
         self.publisher.publish(publication)
         self.given.on_publish(publication)
@@ -154,7 +164,7 @@ class Parts:
         given = self.given
         inherited = inherit(self.journal, given.sources)
         return Runner(
-            replace(given.sources, history=self.journal),
+            replace(given.sources, history=self.journal, groups=self.group_board),
             given.loaded,
             given.checks,
             on_results=self._take_results,
@@ -193,13 +203,36 @@ class Parts:
             log_dir=given.premises.folders.log_dir,
             run_dir=given.premises.folders.run_dir,
             on_crash=self._take_crash,
+            on_mark=self._take_mark,
         )
+
+    def _make_members(self) -> dict[str, GroupMember]:
+        """This node's part in the groups of its engines. Raises ConfigError for a key that is not safe."""
+        given, profile = self.given, self.loaded.profile
+        members: dict[str, GroupMember] = {}
+        for name, engine in profile.engines.items():
+            if engine.group is None or profile.mode is not Mode.MANAGE:
+                continue
+            node = engine.group.members[engine.group.rank].node
+            folder = given.premises.folders.state_dir
+            made = Membership(name, node, read_key(engine.group.key_file), folder, profile.api.max_age_s)
+            news = partial(self._engine_changed, name)
+            controller = self.controllers[name]
+            members[name] = GroupMember(made, profile, given.sources, self.group_board, controller, news)
+        return members
+
+    def _group_answer(self, name: str, member: GroupMember) -> GroupAnswer:
+        seen = member.observation(self.gates.records[name])
+        return GroupAnswer(seen.status, seen, member.key)
 
     def _explain(self, blocker: Blocker) -> dict[str, object]:
         return blocker_to_dict(blocker, self.explainer)
 
     def _take_crash(self, engine: str, reason: str, lines: Sequence[str]) -> None:
         self.journal.record_crash(engine, reason, lines, boot_id=self.boot_id)
+
+    def _take_mark(self, mark: str, summary: str) -> None:
+        self.journal.record_mark(mark, summary, boot_id=self.boot_id)
 
     def _take_defect(self, check: str, error: str, trace: str) -> None:
         self.journal.record_trace(check, error, trace, boot_id=self.boot_id)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
+from agent.engine_evidence import SoakResult, WarmupCurve
+
 Scalar = str | int | float | bool | None
 
 
@@ -220,6 +222,9 @@ class EngineStatus:
     pid: int | None = None
     restarts: int = 0
     retry_at_mono_s: float | None = None
+    #: What its warm-up and its soak have shown; None before, and for an engine that is gone.
+    warmup: WarmupCurve | None = None
+    soak: SoakResult | None = None
 
 
 class GateState(StrEnum):
@@ -236,6 +241,7 @@ class GateState(StrEnum):
     FAILED = "failed"
     QUARANTINED = "quarantined"
     MAINTENANCE = "maintenance"
+    MEMBER = "member"  # a rank that serves through its group's head and is never ready itself
 
 
 _GPU_SUBJECT = re.compile(r"^gpu(\d+)(?:/|$)")

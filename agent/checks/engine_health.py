@@ -39,7 +39,7 @@ _OWN_LOG = Action(
 _REBOOT = Action(ActionKind.REBOOT, "Reboot the node: a process of the engine survived SIGKILL.")
 _BUSY = Action(hint="Wait: it works on long requests; limit its load if canaries stay without an answer.")
 _ODD = Action(
-    hint="Ask the engine by hand and read its text; set canary.expect_text, so that a wrong one closes the gate."
+    hint="Ask the engine by hand and read its text; with canary.expect_text a wrong one closes the gate."
 )
 _WORDS = {
     EnginePhase.ABSENT: "no engine process",
@@ -147,6 +147,9 @@ def _judge(subject: str, name: str, engine: Engine, sources: Sources, limits: He
         action = _REBOOT if phase is EnginePhase.UNKILLABLE else _RESTART
         basis = Basis.standard("a serving engine runs")
         return Finding(subject, Verdict.FAIL, f"{words}{why}", phase.value, "up", action=action, basis=basis)
+    if engine.group is not None and engine.group.rank > 0:
+        text = "its processes run; the head of its group proves that it answers"
+        return Finding(subject, Verdict.PASS, text, phase.value, "up")
     now_mono_s = sources.clock.mono_s()
     canary = seen.canary
     if _unhealthy_since(seen, canary):

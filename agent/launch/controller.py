@@ -24,7 +24,8 @@ from agent.launch.engine_state import EngineEvent, EventKind
 from agent.launch.external_engine import watch_external
 from agent.launch.launch_profile import LaunchPlan, build_plan, engine_api_key, served_name
 from agent.launch.recovery import find_earlier
-from agent.launch.status_book import StatusBook
+from agent.launch.soak import Soaker
+from agent.launch.status_book import OnMark, StatusBook
 from agent.launch.supervisor import Supervisor
 from agent.model import EnginePhase, EngineStatus
 from agent.node_profile import Engine, Mode
@@ -50,13 +51,15 @@ class EngineController:
         log_dir: Path,
         run_dir: Path | None = None,
         on_crash: OnCrash = ignore_crash,
+        on_mark: OnMark | None = None,
         supervisor: Supervisor | None = None,
     ) -> None:
         """Prepare; nothing is looked at before `run`. Without `run_dir` no unit of systemd is used."""
         self.name = name
         self._profile = profile
         self._sources = sources
-        self._book = StatusBook(name, sources.clock, board, on_status)
+        self._state_dir = state_dir
+        self._book = StatusBook(name, sources.clock, board, on_status, on_mark)
         self._log = EngineLog(log_dir / f"engine-{name}.log")
         self._on_crash = on_crash
         self._supervisor: Supervisor = supervisor or make_supervisor(
@@ -72,6 +75,8 @@ class EngineController:
         self._start_asked = False
         self._reset_asked = False
         self._failed_starts = 0
+        #: Whether the engine of an earlier agent, if there is one, has been found.
+        self.recovered = False
         self._life: EngineLife | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -107,6 +112,11 @@ class EngineController:
             self._book.apply(EngineEvent(EventKind.RESET, "crashes cleared by an operator"))
         self._wake.set()
 
+    def head_is_up(self) -> None:
+        """The head of the engine's group answers: a rank without HTTP counts as up."""
+        if self._life is not None:
+            self._life.head_up.set()
+
     def set_taking_traffic(self, taking: bool) -> None:
         """When traffic begins the next canary is sent at once, so that it rests on fresh proof."""
         if taking:
@@ -127,6 +137,7 @@ class EngineController:
             await self._watch_external()
             return
         await self._recover()
+        self.recovered = True
         while True:
             if self._life is not None and self._book.phase is not EnginePhase.UNKILLABLE:
                 await self._life.watch(self._canary_now)
@@ -182,7 +193,8 @@ class EngineController:
         await self._clean_up(life)
 
     def _new_life(self) -> EngineLife:
-        return EngineLife(self._book, self._supervisor, self._log, self._engine)
+        soaker = Soaker(self.name, self._profile.profile, self._sources, self._state_dir)
+        return EngineLife(self._book, self._supervisor, self._log, self._engine, soaker)
 
     async def _build_plan(self) -> LaunchPlan:
         """In a thread: NVML and the secrets file are read on the way."""

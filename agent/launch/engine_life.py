@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 from agent.errors import LaunchError
 from agent.launch.clean_up import CleanUp, LifeEnd, clean_up
@@ -12,7 +14,10 @@ from agent.launch.engine_log import EngineLog
 from agent.launch.engine_monitor import EngineMonitor
 from agent.launch.engine_state import EngineEvent, EventKind
 from agent.launch.engine_watch import LifeHooks, live
+from agent.launch.headless import HeadlessMonitor, is_headless, live_headless
 from agent.launch.launch_profile import LaunchPlan
+from agent.launch.shared_memory import SharedMemory
+from agent.launch.soak import Soaker
 from agent.launch.status_book import StatusBook
 from agent.launch.supervisor import EngineRun, Supervisor
 from agent.model import EnginePhase
@@ -30,15 +35,26 @@ STARTUP_TERM_S = 2.0
 class EngineLife:
     """From the decision to start (or the find of an earlier engine) to the proof that nothing is left."""
 
-    def __init__(self, book: StatusBook, supervisor: Supervisor, log: EngineLog, engine: Engine) -> None:
+    def __init__(
+        self,
+        book: StatusBook,
+        supervisor: Supervisor,
+        log: EngineLog,
+        engine: Engine,
+        soaker: Soaker | None = None,
+    ) -> None:
         """Begin before anything runs, so that a stop that is asked for meanwhile is not lost."""
         self._book = book
         self._supervisor = supervisor
         self._log = log
         self._engine = engine
+        self._soaker = soaker
         self._end: asyncio.Future[LifeEnd] = asyncio.get_running_loop().create_future()
         self._broken = asyncio.Event()
+        #: Of a rank without HTTP: the head of its group answers.
+        self.head_up = asyncio.Event()
         self._core: frozenset[tuple[int, int]] = frozenset()
+        self._shm = SharedMemory()
         self.plan: LaunchPlan | None = None
         self.run: EngineRun | None = None
 
@@ -90,7 +106,15 @@ class EngineLife:
     async def _whole(self) -> None:
         """It has passed its warm-up: from now on the end of any of these processes is a fault."""
         if self.run is not None:
-            self._core = core_of(await self._supervisor.processes(self.run))
+            alive = await self._supervisor.processes(self.run)
+            self._core = core_of(alive)
+            await self._shm.note(alive)
+
+    async def _soak(self, monitor: EngineMonitor) -> None:
+        """Load it before it may take traffic, unless this very run has passed that before."""
+        if self.run is not None and self._soaker is not None:
+            run = f"{self._book.clock.boot_id()} {self.run.pid} {self.run.started_mono_s}"
+            await self._soaker.until_passed(run, monitor, self._book)
 
     def _pids(self) -> tuple[int, ...]:
         """The processes found at the last look, the one that was started first."""
@@ -105,21 +129,35 @@ class EngineLife:
         """Watch it until something ends it; returns then. LaunchError when it never began."""
         if self.run is None or self.plan is None:
             raise LaunchError("there is no engine to watch")
+        hooks = LifeHooks(on_whole=self._whole, on_fault=self.fault, soak=self._soak)
+        if is_headless(self._engine):
+            self._book.monitor = HeadlessMonitor(self._pids)
+            started_s = self.run.started_mono_s
+            await self._until_end(
+                live_headless(self._book, self._engine, self.head_up, hooks, started_mono_s=started_s)
+            )
+            return
         client = EngineClient(self.plan.host, self.plan.port, api_key=self.plan.api_key)
         monitor = EngineMonitor(self._engine, client, self._book.clock, self.plan.model_name)
         monitor.pids = self._pids
         self._book.monitor = monitor
-        watching = asyncio.ensure_future(
-            live(
-                self._book,
-                self._engine,
-                monitor,
-                LifeHooks(on_whole=self._whole, on_fault=self.fault),
-                canary_now,
-                started_mono_s=self.run.started_mono_s,
-                short_warm_up=self.run.adopted,
-            )
+        living = live(
+            self._book,
+            self._engine,
+            monitor,
+            hooks,
+            canary_now,
+            started_mono_s=self.run.started_mono_s,
+            short_warm_up=self.run.adopted,
         )
+        try:
+            await self._until_end(living)
+        finally:
+            await client.close()
+
+    async def _until_end(self, living: Coroutine[Any, Any, None]) -> None:
+        """Let it live until something ends it."""
+        watching = asyncio.ensure_future(living)
         try:
             await asyncio.wait((watching, self._end), return_when=asyncio.FIRST_COMPLETED)
             if (
@@ -130,7 +168,6 @@ class EngineLife:
         finally:
             watching.cancel()
             await asyncio.wait((watching,))
-            await client.close()
 
     async def clean_up(self, sources: Sources, pinned: tuple[str, ...]) -> CleanUp:
         """End every process and prove that the GPUs are free (`pinned`.
@@ -141,4 +178,8 @@ class EngineLife:
             return CleanUp()
         end = self._end.result() if self._end.done() else LifeEnd(self.term_s())
         uuids = self.plan.gpu_uuids if self.plan is not None else pinned
-        return await clean_up(self._supervisor, self.run, end, sources, uuids, self._broken)
+        await self._shm.note(await self._supervisor.processes(self.run))
+        outcome = await clean_up(self._supervisor, self.run, end, sources, uuids, self._broken)
+        if not outcome.stuck:
+            await self._shm.remove(self._book.clock, self.run.started_mono_s)
+        return outcome

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from agent.engine_evidence import SoakResult, WarmupCurve
+from agent.engine_evidence import WarmupCurve
 from agent.errors import LaunchError, SourceError, SourceTimeout
 from agent.launch.canary import CanaryRunner
 from agent.launch.own_tokens import OwnTokens
 from agent.launch.warmup import WarmUp, WarmupOrder
-from agent.launch.warmup_plan import full_concurrency, longest_prompt
+from agent.launch.warmup_plan import ALPHABET, full_concurrency, longest_prompt
 from agent.model import EngineStatus
 from agent.node_profile import Engine, Warmup
 from agent.sources import CanaryReport, CanaryVerdict, Clock, EngineObservation
-from agent.sources.engine import EngineClient, EngineMetrics, ModelCard
+from agent.sources.engine import Completion, CompletionRequest, EngineClient, EngineMetrics, ModelCard
 from agent.sources.engine_metrics import PATHS
 
 HTTP_DEADLINE_S = 2.0
@@ -45,8 +45,8 @@ class EngineMonitor:
         #: The newest canary that was sent, and the newest that was answered.
         self.sent: CanaryReport | None = None
         self.answered: CanaryReport | None = None
+        self._alphabet: tuple[int, ...] | None = None
         self.curve: WarmupCurve | None = None
-        self.soak: SoakResult | None = None
         self.polled = asyncio.Event()
         #: The engine's processes, its main one first; none when somebody else runs it.
         self.pids: Callable[[], tuple[int, ...]] = tuple
@@ -109,8 +109,8 @@ class EngineMonitor:
     def spare_canary(self) -> CanaryReport:
         """The report in place of a canary that is not sent, for tokens move.
 
-        One that had no answer goes on to be told: that the engine is busy has not changed. Its time is that of
-        the tokens, so that a failed /health after them counts for more.
+        One that had no answer goes on to be told: that the engine is busy has not changed. Its time is that
+        of the tokens, so that a failed /health after them counts for more.
         """
         verdict, latency_s, words = CanaryVerdict.MOVING, 0.0, "tokens move by themselves, so none was sent"
         if self.sent is not None and self.sent.verdict is not CanaryVerdict.OK:
@@ -120,10 +120,15 @@ class EngineMonitor:
         self.report = CanaryReport(verdict, moment, latency_s, words)
         return self.report
 
+    async def complete(self, request: CompletionRequest, deadline_s: float) -> Completion:
+        """A completion for the agent itself. Raises SourceError."""
+        with self._own.request():
+            return await self._client.complete(request, deadline_s)
+
     def forget(self) -> None:
         """Forget what was said of an engine that is gone."""
         self.report = self.sent = self.answered = None
-        self.curve = self.soak = None
+        self.curve = None
 
     async def canary(self) -> CanaryReport:
         """Send one canary; its report is kept. There is never a second one in flight."""
@@ -152,7 +157,8 @@ class EngineMonitor:
             card = await self._card(self._model)
         except SourceError as cause:
             raise LaunchError(f"warm-up failed: {cause}") from cause
-        warm_up = WarmUp(self._order(card, short=short, ours=ours), card.name, self._client, self._clock, say)
+        order = self._order(card, short=short, ours=ours)
+        warm_up = WarmUp(order, card.name, self._client, self._clock, say, self.alphabet)
         try:
             with self._own.request():
                 await warm_up.run()
@@ -166,6 +172,16 @@ class EngineMonitor:
             # An adopted engine may be busy with its clients; that is life, but no proof yet.
             if report.verdict is not CanaryVerdict.BUSY or self._clock.mono_s() >= until:
                 raise LaunchError(f"the canary after the warm-up is {report.verdict}: {report.reason}")
+
+    async def alphabet(self) -> tuple[int, ...]:
+        """Numbers of plain words in this model's vocabulary; none where the engine does not tokenize."""
+        if self._alphabet is None:
+            try:
+                model = await self.served_model()
+                self._alphabet = tuple(await self._client.tokenize(model, ALPHABET, HTTP_DEADLINE_S))
+            except SourceError:
+                self._alphabet = ()
+        return self._alphabet
 
     def _order(self, card: ModelCard, *, short: bool, ours: bool) -> WarmupOrder:
         """What to ask of this engine."""

@@ -14,12 +14,20 @@ from agent.node_profile import Engine
 from agent.sources import CanaryReport, CanaryVerdict
 
 
+async def _no_soak(_monitor: EngineMonitor) -> None:
+    """Nothing is to be soaked."""
+
+
 @dataclass(frozen=True, slots=True)
 class LifeHooks:
-    """What a life tells its controller: it is whole now (before it becomes warm), or it has failed."""
+    """What a life tells its controller: it is whole now (before it becomes warm), or it has failed.
+
+    `soak` loads it between the two; LaunchError when it fails under load.
+    """
 
     on_whole: Callable[[], Awaitable[None]]
     on_fault: Callable[[str], None]
+    soak: Callable[[EngineMonitor], Awaitable[None]] = _no_soak
 
 
 async def poll_forever(book: StatusBook, monitor: EngineMonitor) -> None:
@@ -49,8 +57,9 @@ async def live(
             if not book.allows(EventKind.HEALTHY):
                 return  # a stop or a fault came in the same moment; this task is about to be cancelled
             book.apply(EngineEvent(EventKind.HEALTHY, "healthy, warming up"))
-            await monitor.warm_up(book.note, short=short_warm_up)
+            await _warm_up(book, monitor, short=short_warm_up)
             await hooks.on_whole()
+            await hooks.soak(monitor)
             if not book.allows(EventKind.WARMED):
                 return
             book.apply(EngineEvent(EventKind.WARMED, "warm-up passed"))
@@ -59,6 +68,15 @@ async def live(
             hooks.on_fault(str(cause))
         finally:
             polls.cancel()
+
+
+async def _warm_up(book: StatusBook, monitor: EngineMonitor, *, short: bool) -> None:
+    """The warm-up; its curve is kept, whether it passes or not."""
+    try:
+        await monitor.warm_up(book.note, short=short)
+    finally:
+        if monitor.curve is not None:
+            book.keep_warmup(monitor.curve)
 
 
 async def until_healthy(monitor: EngineMonitor) -> None:

@@ -53,5 +53,7 @@ async def _serve(book: StatusBook, engine: Engine, monitor: EngineMonitor, canar
         except LaunchError as cause:
             book.note(str(cause))
             await asyncio.sleep(engine.canary.period_s)
+    if monitor.curve is not None:
+        book.keep_warmup(monitor.curve)
     book.apply(EngineEvent(EventKind.WARMED, "warm-up passed"))
     await canaries(book, engine, monitor, canary_now, restart=False)

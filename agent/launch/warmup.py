@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from agent.engine_evidence import WarmupCurve, WarmupStep
 from agent.errors import LaunchError, SourceError, SourceTimeout
 from agent.launch.canary import fault_of
-from agent.launch.warmup_plan import ALPHABET, token_prompt
+from agent.launch.warmup_plan import token_prompt
 from agent.node_profile import Warmup
 from agent.sources import Clock
 from agent.sources.engine import Completion, CompletionRequest, EngineClient
-
-#: What asking an engine for the tokens of a text may take.
-TOKENIZE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +49,7 @@ class WarmUp:
     client: EngineClient
     clock: Clock
     say: Callable[[str], None]
+    alphabet: Callable[[], Awaitable[Sequence[int]]]
     steps: list[WarmupStep] = field(default_factory=list)
     until_mono_s: float = 0.0
 
@@ -96,7 +94,7 @@ class WarmUp:
     async def _long(self, number: int) -> None:
         """One token after the longest prompt, whose numbers make its length exact."""
         tokens = self.order.long_tokens
-        alphabet = await self._alphabet()
+        alphabet = await self.alphabet()
         seed = random.getrandbits(64)  # another start must not find it in a cache that outlives the engine
         request = CompletionRequest(self.model, token_prompt(alphabet, tokens, seed), 1)
         latency_s, completion = await self._timed(
@@ -133,13 +131,6 @@ class WarmUp:
 
     def _text(self, number: int) -> str:
         return f"Warm-up {number}: count one two three"
-
-    async def _alphabet(self) -> list[int]:
-        """Numbers of plain words in this model's vocabulary; none where the engine does not tokenize."""
-        try:
-            return await self.client.tokenize(self.model, ALPHABET, min(TOKENIZE_S, self._left_s()))
-        except SourceError:
-            return []
 
     def _left_s(self) -> float:
         return max(0.0, self.until_mono_s - self.clock.mono_s())

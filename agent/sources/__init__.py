@@ -16,6 +16,7 @@ from agent.sources.bmc_reading import Bmc, NoBmc
 from agent.sources.counters import CounterBook
 from agent.sources.fault_history import FaultHistory, NoHistory
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, SystemReading
+from agent.sources.group_reading import Groups, NoGroups
 from agent.sources.host_reading import Host, NoHost
 from agent.sources.launch_reading import LaunchEvidence, NoLaunchEvidence
 from agent.sources.series import SeriesBook
@@ -249,6 +250,7 @@ class Sources:
     bmc: Bmc = field(default_factory=NoBmc)
     history: FaultHistory = field(default_factory=NoHistory)
     launches: LaunchEvidence = field(default_factory=NoLaunchEvidence)
+    groups: Groups = field(default_factory=NoGroups)
     simulated: bool = False
     counters: CounterBook = field(default_factory=CounterBook)
     series: SeriesBook = field(default_factory=SeriesBook)
