@@ -50,6 +50,12 @@ def _pages(publisher: Publisher) -> FastAPI:
 
         return _respond(request, Reply(200, status_json(publisher)))
 
+    @app.api_route("/group/{engine}", methods=METHODS)
+    async def group(request: Request, engine: str, nonce: str = "") -> Response:
+        from agent.group.answer import group_reply
+
+        return _respond(request, group_reply(publisher, engine, nonce))
+
     @app.api_route("/metrics", methods=METHODS)
     async def metrics(request: Request) -> Response:
         from agent.metrics import CONTENT_TYPE

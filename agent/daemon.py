@@ -122,6 +122,7 @@ class Daemon:
             "runner": self.parts.runner.run(),
             "holds": self.parts.gates.keeper.run(),
             "tick": self._tick(),
+            **{f"group-{name}": member.run() for name, member in self.parts.members.items()},
             **{f"engine-{name}": controller.run() for name, controller in self.parts.controllers.items()},
         }
         return {loop.create_task(part, name=name) for name, part in parts.items()}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from agent.daemon_parts import Parts
 from agent.errors import AgentError
+from agent.launch.evidence import LiveLaunches
 from agent.node_profile import Engine, NodeProfile
 from agent.operator_desk import Given, MaintenanceOrder, OrderRefused
 from agent.profile_loader import LoadedProfile
@@ -30,10 +31,14 @@ async def reload_profile(parts: Parts, load_again: Callable[[], LoadedProfile]) 
         log.error("%s", parts.problem)
         parts.publish()
         return False
+    if isinstance(launches := parts.given.sources.launches, LiveLaunches):
+        launches.take_profile(new.profile)
     parts.take_profile(new)
     parts.gates.replace_profile(new.profile)
     for controller in parts.controllers.values():
         controller.replace_profile(new)
+    for member in parts.members.values():
+        member.replace_profile(new.profile)
     log.info("profile %s is in force (was %s)", new.hash[:16], old.hash[:16])
     parts.journal.record_mark("profile", f"{new.hash} in place of {old.hash}", boot_id=parts.boot_id)
     if hardware(old.profile) != hardware(new.profile):
@@ -51,7 +56,7 @@ def needs_restart(old: NodeProfile, new: NodeProfile) -> str | None:
         return "the set of engines has changed; restart the agent for that"
     for name, engine in old.engines.items():
         if _place(engine) != _place(new.engines[name]):
-            return f"engines.{name}: gpus, host or a port has changed; restart the agent for that"
+            return f"engines.{name}: gpus, host, group or a port has changed; restart the agent for that"
     return None
 
 
@@ -62,7 +67,7 @@ def hardware(profile: NodeProfile) -> tuple[object, ...]:
 
 
 def _place(engine: Engine) -> tuple[object, ...]:
-    return engine.gpus, engine.host, engine.port, engine.agent_check_port
+    return engine.gpus, engine.host, engine.port, engine.agent_check_port, engine.group
 
 
 async def _hold(parts: Parts) -> None:

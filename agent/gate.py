@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from agent.errors import IllegalTransition
 from agent.gate_record import (
+    IN_SERVICE,
     OPEN,
     Clear,
     Drain,
@@ -54,25 +55,26 @@ _GOING_UP = frozenset({_S.PREFLIGHT, _S.LAUNCHING, _S.WARMING})
 #: state -> states that may follow it.
 TRANSITIONS: Mapping[GateState, frozenset[GateState]] = {
     _S.BOOTING: _HOLDS | {_S.PREFLIGHT},
-    _S.PREFLIGHT: _HOLDS | OPEN | {_S.LAUNCHING, _S.WARMING, _S.FAILED},
+    _S.PREFLIGHT: _HOLDS | IN_SERVICE | {_S.LAUNCHING, _S.WARMING, _S.FAILED},
     _S.LAUNCHING: _HOLDS | {_S.PREFLIGHT, _S.WARMING, _S.FAILED},
-    _S.WARMING: _HOLDS | OPEN | {_S.PREFLIGHT, _S.LAUNCHING, _S.FAILED},
+    _S.WARMING: _HOLDS | IN_SERVICE | {_S.PREFLIGHT, _S.LAUNCHING, _S.FAILED},
     _S.SERVING: frozenset({_S.DEGRADED, _S.DRAINING, _S.FAILED, _S.QUARANTINED}),
     _S.DEGRADED: frozenset({_S.SERVING, _S.DRAINING, _S.FAILED, _S.QUARANTINED}),
     _S.DRAINING: _HOLDS | {_S.PREFLIGHT},
     _S.STOPPED: _HOLDS | {_S.PREFLIGHT},
-    _S.FAILED: _HOLDS | OPEN | _GOING_UP,
+    _S.MEMBER: frozenset({_S.DRAINING, _S.FAILED, _S.QUARANTINED}),
+    _S.FAILED: _HOLDS | IN_SERVICE | _GOING_UP,
     _S.QUARANTINED: _HOLDS | {_S.PREFLIGHT},
     _S.MAINTENANCE: _HOLDS | {_S.PREFLIGHT},
 }
 
-_ACTIVE = OPEN | _GOING_UP | {_S.FAILED}
+_ACTIVE = IN_SERVICE | _GOING_UP | {_S.FAILED}
 #: event -> states in which an operator may say it.
 LEGAL: Mapping[type[GateEvent], frozenset[GateState]] = {
     Drain: _ACTIVE | {_S.BOOTING},
     Resume: frozenset({_S.DRAINING, _S.STOPPED}),
     Clear: _ALL,
-    Restart: OPEN | {_S.LAUNCHING, _S.WARMING, _S.FAILED},
+    Restart: IN_SERVICE | {_S.LAUNCHING, _S.WARMING, _S.FAILED},
     OpenByForce: _ACTIVE | {_S.BOOTING},
     EnterMaintenance: _ALL,
     ExitMaintenance: _ALL,
@@ -134,6 +136,8 @@ def _lacks(record: GateRecord, event: GateEvent) -> str | None:
             return "mode gate: nodegate does not run this engine"
         case EnterMaintenance() if record.maintenance is not None:
             return "the node is in maintenance already"
+        case OpenByForce() if record.config.follower:
+            return "it is a rank of a group, and only the head of a group is ever ready"
         case ExitMaintenance() if record.maintenance is None:
             return "the node is not in maintenance"
         case _:
@@ -178,7 +182,7 @@ def _take_evidence(
     record: GateRecord, event: Evaluated, now_mono_s: float
 ) -> tuple[GateRecord, tuple[GateAction, ...]]:
     """Note the evidence; a fatal fault becomes a quarantine at once: the next reading may look clean."""
-    noted = replace(record, judgement=event.judgement, engine=event.engine)
+    noted = replace(record, judgement=event.judgement, engine=event.engine, rank_over=event.rank_over)
     if noted.holds.force_open is not None and noted.force_active(now_mono_s) is None:
         noted = replace(noted, holds=replace(noted.holds, force_open=None))
     why = fatal_fault(noted, now_mono_s) if noted.holds.quarantine is None else None
@@ -194,7 +198,7 @@ def _by_way_of(state: GateState, target: Target) -> Target:
         return target
     if state in _RESTING and target.state not in _HOLDS | {_S.PREFLIGHT}:
         return Target(_S.PREFLIGHT, "the evidence is gone through again", target.blockers)
-    if state is _S.LAUNCHING and target.state in OPEN:
+    if state is _S.LAUNCHING and target.state in IN_SERVICE:
         return Target(_S.WARMING, "the engine is warm", target.blockers)
     return target
 
@@ -208,7 +212,7 @@ def _move(record: GateRecord, target: Target, now_mono_s: float) -> GateRecord:
         )
     stop_at_s = None
     if target.state in (_S.DRAINING, _S.QUARANTINED):
-        grace_s = record.config.drain_grace_s if record.ready else 0.0
+        grace_s = record.config.drain_grace_s if record.in_service else 0.0
         stop_at_s = record.stop_at_mono_s if record.stop_at_mono_s is not None else now_mono_s + grace_s
     return replace(
         record,
@@ -233,6 +237,8 @@ def _engine_actions(before: GateState, record: GateRecord, now_mono_s: float) ->
             return (StartEngine(),)
         # A start that was asked for and has not begun must not begin behind a closed gate.
         return (StopEngine(),) if before is _S.LAUNCHING else ()
+    if record.rank_over and not record.in_service and engine.phase in LIVE:
+        return (StopEngine(),)
     if record.stop_at_mono_s is not None and now_mono_s >= record.stop_at_mono_s and engine.phase in LIVE:
         return (StopEngine(),)
     return ()

@@ -11,17 +11,23 @@ from agent.node_profile import Mode
 
 #: The states in which traffic is let in.
 OPEN = frozenset({GateState.SERVING, GateState.DEGRADED})
+#: The states in which the engine works for clients: behind this gate or, a member, behind its head's.
+IN_SERVICE = OPEN | {GateState.MEMBER}
 
 
 @dataclass(frozen=True, slots=True)
 class GateConfig:
-    """What does not change while a gate lives; `unwaivable` are the checks that nothing overrides."""
+    """What does not change while a gate lives; `unwaivable` are the checks that nothing overrides.
+
+    `follower`: the engine is a rank of a group and not its head; this gate never opens.
+    """
 
     engine: str
     mode: Mode
     drain_grace_s: float
     unwaivable: frozenset[str] = frozenset()
     boot_id: str = ""
+    follower: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +55,17 @@ class GateRecord:
     shutting_down: bool = False
     stop_at_mono_s: float | None = None
     cleared_mono_s: float | None = None
+    rank_over: bool = False
 
     @property
     def ready(self) -> bool:
         """Whether traffic is let in."""
         return self.state in OPEN
+
+    @property
+    def in_service(self) -> bool:
+        """Whether the engine works for clients: the gate is open, or it is a member behind its head."""
+        return self.state in IN_SERVICE
 
     def force_active(self, now_mono_s: float) -> ForceOpen | None:
         """The force-open that counts now."""
@@ -68,6 +80,8 @@ class Evaluated:
     judgement: Judgement
     engine: EngineStatus
     wall_s: float = 0.0
+    #: The generation of its group that the engine's rank belongs to is over: it is to end.
+    rank_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ _COMING_BACK = frozenset({GateState.FAILED, GateState.PREFLIGHT, GateState.LAUNC
 CLEAR_SETTLES_S = 5.0
 #: The check that a blocker names when it is the engine's process, not a check, that keeps the gate closed.
 ENGINE_PROCESS = "engine.process"
+#: What an engine's group, if it has one, says of it.
+ENGINE_GROUP = "engine.group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def _engine_broken(record: GateRecord, _now_mono_s: float) -> Target | None:
         return None
     if engine.phase in _BROKEN:
         why = engine.reason or _BROKEN[engine.phase]
-    elif record.ready and engine.phase is not EnginePhase.WARM:
+    elif record.in_service and engine.phase is not EnginePhase.WARM:
         why = engine.reason or f"the engine is {engine.phase} and no longer warm"
     else:
         return None
@@ -137,6 +139,12 @@ def _obstructed(record: GateRecord, now_mono_s: float) -> Target | None:
         # No evidence yet (a counter's second sample, a source that does not answer) is not evidence against.
         known = any(blocker.verdict is not Verdict.UNKNOWN for blocker in admission)
         state = GateState.FAILED if known else GateState.PREFLIGHT
+        if (
+            not known
+            and _phase(record) is EnginePhase.WARM
+            and {b.check for b in admission} == {ENGINE_GROUP}
+        ):
+            state = GateState.WARMING  # this rank is done, the other members' are waited for
         return Target(state, say(admission), unique(admission))
     return Target(GateState.WARMING, say(serving), serving) if serving else None
 
@@ -157,10 +165,12 @@ def _open(record: GateRecord, now_mono_s: float) -> Target:
     overridden = _against_serving(record) + (_against_admission(record) if opening else ())
     if opening and record.judgement is not None:
         overridden += not_run(record.config.engine, record.judgement.missing)
-    if force is not None and overridden:
+    if force is not None and overridden and not record.config.follower:
         reason = f"FORCED OPEN by {force.who}: {force.reason}"
         return Target(GateState.DEGRADED, reason, unique(overridden), forced=True)
     soft = record.judgement.soft if record.judgement else ()
+    if record.config.follower:
+        return Target(GateState.MEMBER, "its rank serves through the head of its group", unique(soft))
     if soft:
         return Target(GateState.DEGRADED, say(soft), unique(soft))
     return Target(GateState.SERVING, "every admission check passes and the engine is warm")
@@ -239,7 +249,7 @@ def _closing(record: GateRecord, now_mono_s: float, final: GateState, reason: st
     """DRAINING until the load balancers' grace is over and the engine has ended, then the final state."""
     in_grace = record.state is GateState.DRAINING and now_mono_s < (record.stop_at_mono_s or 0.0)
     present = record.config.mode is Mode.MANAGE and _phase(record) in _PRESENT
-    if record.state in OPEN or in_grace or present:
+    if record.in_service or in_grace or present:
         return Target(GateState.DRAINING, reason)
     return Target(final, reason)
 
@@ -247,7 +257,7 @@ def _closing(record: GateRecord, now_mono_s: float, final: GateState, reason: st
 def _opening(record: GateRecord, now_mono_s: float) -> bool:
     """Whether admission counts: the gate is closed, or a force-open is or would be all that keeps it open."""
     forcing = record.force_active(now_mono_s) is not None and bool(_against_serving(record))
-    return not record.ready or record.forced or forcing
+    return not record.in_service or record.forced or forcing
 
 
 def _phase(record: GateRecord) -> EnginePhase:

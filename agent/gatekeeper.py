@@ -14,7 +14,7 @@ from typing import Protocol
 
 from agent.blockers import blocker_to_dict
 from agent.checks.registry import Check
-from agent.evaluate import Blocker, judge
+from agent.evaluate import Blocker, Judgement, judge
 from agent.fresh_start import without_carried
 from agent.gate import new_gate, step
 from agent.gate_record import (
@@ -61,6 +61,13 @@ class EngineHands(Protocol):
         """Say whether the gate is open."""
 
 
+class GroupVoice(Protocol):
+    """What a gate needs of its engine's group."""
+
+    def take(self, judgement: Judgement, status: EngineStatus, gate: GateRecord) -> tuple[Judgement, bool]:
+        """The judgement with the group's word in it, and whether the engine's rank is to end."""
+
+
 class GateLog(Protocol):
     """The part of the journal that gates write to."""
 
@@ -103,6 +110,8 @@ class Gatekeeper:
         self.ports = ports
         self.unwaivable = frozenset(check.id for check in checks.values() if not check.waivable)
         self.hands: dict[str, EngineHands] = dict(hands or {})
+        #: What the other members of an engine's group mean for its gate.
+        self.groups: dict[str, GroupVoice] = {}
         self.snapshot: Snapshot | None = None
         #: The snapshot as it counts: with the waivers of now.
         self.shown: Snapshot | None = None
@@ -218,13 +227,18 @@ class Gatekeeper:
 
     def _config(self, name: str, engine: Engine) -> GateConfig:
         grace_s = engine.gate.drain_grace_s
-        return GateConfig(name, self.profile.mode, grace_s, self.unwaivable, self.boot_id)
+        follower = engine.group is not None and engine.group.rank > 0
+        return GateConfig(name, self.profile.mode, grace_s, self.unwaivable, self.boot_id, follower)
 
     def _evidence(self, name: str, snapshot: Snapshot) -> Evaluated:
         """What is known now of one engine."""
         judgement = judge(snapshot, self.profile, name, self.checks, self.clock.mono_s())
         judgement = without_carried(judgement, snapshot, self.checks, name, self.profile.engines[name])
-        return Evaluated(judgement, self._status(name), self.clock.wall_s())
+        status, group = self._status(name), self.groups.get(name)
+        if group is None:
+            return Evaluated(judgement, status, self.clock.wall_s())
+        judgement, over = group.take(judgement, status, self.records[name])
+        return Evaluated(judgement, status, self.clock.wall_s(), over)
 
     def _status(self, name: str) -> EngineStatus:
         """The controller's word; without one, in mode observe, nothing is known to run."""
@@ -267,7 +281,7 @@ class Gatekeeper:
 
     def _tell_serving(self) -> None:
         """Tell the runner when the first gate opens or the last one closes."""
-        serving = any(record.ready for record in self.records.values())
+        serving = any(record.in_service for record in self.records.values())
         if serving is not self._serving:
             self._serving = serving
             self.ports.on_serving(serving)

@@ -28,11 +28,17 @@ class Group(Part):
     )
     master_port: Port = Field(29501, description="Port at which the head's rank waits for the others")
     ports: list[Port] = Field(
-        default_factory=list, description="Further ports that members must reach on each other's data address"
+        default_factory=list,
+        description="Further ports on the others' data address that no firewall may hold back before a start",
     )
     period_s: float = Field(1.0, description="Seconds between pulls of each member's status", gt=0)
     timeout_s: float = Field(
         15.0, description="Silence of a member after which the head's gate closes, in seconds", gt=0
+    )
+    data_timeout_s: float = Field(
+        5.0,
+        description="Seconds without an answer over the data network after which the head's gate closes",
+        gt=0,
     )
     start_deadline_s: float = Field(
         900.0, description="Seconds that all ranks may take from the common start to the head's health", gt=0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from agent.group.rules import group_problems
 from agent.launch_rules import launch_problems
 from agent.profile_problem import CrossProblem, Path
 
@@ -22,6 +23,7 @@ def cross_problems(profile: NodeProfile) -> list[CrossProblem]:
         *_nic_ports(profile),
         *_unwatched_fabric(profile),
         *launch_problems(profile),
+        *group_problems(profile),
     ]
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from agent.blockers import blocker_to_dict
 from agent.explain import Explainer
 from agent.gate_record import GateRecord
+from agent.group.answer import GroupAnswer
 from agent.holds import Holds
 from agent.model import GateState, Snapshot
 from agent.node_profile import Mode, NodeProfile
@@ -42,6 +43,7 @@ _WORST_STATES = (
     "preflight",
     "launching",
     "warming",
+    "member",
 )
 
 
@@ -90,6 +92,7 @@ class Publication:
     problems: tuple[str, ...] = ()
     journal_healthy: bool | None = None
     explainer: Explainer | None = None
+    groups: Mapping[str, GroupAnswer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from agent import __version__
 from agent.blockers import blocker_to_dict
 from agent.explain import Explainer, plain, utc
 from agent.gate_record import GateRecord
+from agent.group.answer import group_view
 from agent.holds import as_json as holds_as_json
 from agent.metrics import GateSample, render_metrics
 from agent.model import EngineStatus, Result, Snapshot, Verdict, worst
@@ -44,7 +45,7 @@ def status_view(publisher: Publisher) -> dict[str, Any]:
         "age_s": round(age_s, 3),
         "ready": publisher.ready().status == 200,
         "gates": [
-            _gate(publisher, current.answers[name], record, now_mono_s, current.explainer)
+            _gate(publisher, current.answers[name], record, now_mono_s, current)
             for name, record in current.records.items()
         ],
         "holds": holds_as_json(current.holds),
@@ -86,9 +87,10 @@ def _samples(publisher: Publisher, current: Publication | None) -> list[GateSamp
 
 
 def _gate(
-    publisher: Publisher, answer: Answer, record: GateRecord, now_mono_s: float, explainer: Explainer | None
+    publisher: Publisher, answer: Answer, record: GateRecord, now_mono_s: float, current: Publication
 ) -> dict[str, Any]:
     """One gate. `blocking` also lists what degrades it or what a force-open overrides."""
+    explainer, group = current.explainer, current.groups.get(answer.engine)
     force = record.holds.force_open
     quarantine, drain = record.holds.quarantine, record.holds.drain
     return {
@@ -104,6 +106,7 @@ def _gate(
         "agent_check": publisher.agent_line(answer.engine),
         "blocking": [blocker_to_dict(blocker, explainer) for blocker in record.blockers],
         "process": _engine(record.engine, now_mono_s),
+        **({"group": group_view(group.seen, now_mono_s)} if group else {}),
     }
 
 

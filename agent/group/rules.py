@@ -1,0 +1,51 @@
+"""What a group in a profile must not contradict (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from agent.profile_problem import CrossProblem
+
+if TYPE_CHECKING:
+    from agent.node_profile import NodeProfile
+
+
+def group_problems(profile: NodeProfile) -> Iterator[CrossProblem]:
+    """Contradictions within the group of each engine."""
+    for name, engine in profile.engines.items():
+        group, at = engine.group, ("engines", name, "group")
+        if group is None:
+            continue
+        count = len(group.members)
+        if group.rank >= count:
+            yield CrossProblem(
+                (*at, "rank"), f"there is no member {group.rank}", (*at, "members"), f"write 0 to {count - 1}"
+            )
+        elif profile.node is not None and group.members[group.rank].node != profile.node:
+            yield CrossProblem(
+                (*at, "rank"),
+                f"member {group.rank} is {group.members[group.rank].node}, and this node is {profile.node}",
+                ("node",),
+                "set rank to this node's place in members",
+            )
+        for key, seen in (
+            ("node", [member.node for member in group.members]),
+            ("address", [f"{member.address} port {member.port}" for member in group.members]),
+        ):
+            twice = sorted({value for value in seen if seen.count(value) > 1})
+            if twice:
+                yield CrossProblem(
+                    (*at, "members"), f"two members have the {key} {twice[0]}", None, "list each node once"
+                )
+        if profile.mode == "gate":
+            yield CrossProblem(
+                at, "nodegate starts the ranks of a group itself", ("mode",), "set mode to manage"
+            )
+        if group.period_s * 3 > group.timeout_s:
+            yield CrossProblem(
+                (*at, "timeout_s"),
+                f"less than three pulls ({group.period_s:g} s) fit into {group.timeout_s:g} s",
+                (*at, "period_s"),
+                "set timeout_s higher or period_s lower",
+            )

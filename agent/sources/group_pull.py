@@ -1,0 +1,47 @@
+"""Asking another member of a group: its sealed status over one address, and whether a port is let through."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agent.errors import ParseError, SourceTimeout, SourceUnavailable
+from agent.sources.engine_http import BadRequest, HttpError, TooLong, exchange
+
+
+async def pull_status(
+    address: tuple[str, int], engine: str, nonce: str, deadline_s: float, most_bytes: int
+) -> bytes:
+    """The answer's bytes, not looked at yet. Raises SourceTimeout, SourceUnavailable, ParseError."""
+    path = f"/group/{engine}?nonce={nonce}"
+    try:
+        async with asyncio.timeout(deadline_s):
+            code, body = await exchange(address, "GET", path, {}, b"", most_bytes)
+    except TimeoutError as cause:
+        raise SourceTimeout(f"no answer within {deadline_s:g} s") from cause
+    except OSError as cause:
+        raise SourceUnavailable((cause.strerror or str(cause)).lower()) from cause
+    except (HttpError, TooLong, BadRequest) as cause:
+        raise ParseError("what answers there is no nodegate agent") from cause
+    if code == 404:
+        raise SourceUnavailable(f"the agent there has no group for engine {engine}")
+    if code != 200:
+        raise SourceUnavailable(f"the agent there answers {code}")
+    return body
+
+
+async def held_back(address: tuple[str, int], deadline_s: float) -> str:
+    """Why a port cannot be reached; empty when it can.
+
+    A refused connection is let through: nothing listens there yet, but no firewall swallowed the question.
+    """
+    try:
+        async with asyncio.timeout(deadline_s):
+            _, writer = await asyncio.open_connection(*address)
+    except ConnectionRefusedError:
+        return ""
+    except TimeoutError:
+        return f"no answer within {deadline_s:g} s"
+    except OSError as cause:
+        return (cause.strerror or str(cause)).lower()
+    writer.transport.abort()
+    return ""
