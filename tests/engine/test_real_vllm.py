@@ -9,8 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 from daemon_rig import wait_until
-from launch_kit import alive, session
+from launch_kit import session
 from vllm_rig import CANARY, NAME, START_PATIENCE_S, VENV, VllmRig, make_model
+
+from agent.sources.processes import ProcessStat
+from agent.sources.shared_memory import SHM
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -89,18 +92,57 @@ def test_a_hang_closes_the_gate_and_its_end_opens_it_again(rig: VllmRig, kind: s
     assert rig.pid == pid
 
 
+def test_a_hang_in_the_middle_of_answers_closes_the_gate(rig: VllmRig) -> None:
+    rig.wait_code(200, START_PATIENCE_S)
+    pid, victim = rig.pid, rig.processes()["EngineCore"]
+    with rig.in_flight(6, max_tokens=240) as answers:
+        os.kill(victim.pid, signal.SIGSTOP)
+        try:
+            assert rig.wait_code(503, 60) <= CANARY["period_s"] + CANARY["deadline_s"] + SLACK_S
+            assert rig.ask_engine("/health")[0] == 200
+        finally:
+            os.kill(victim.pid, signal.SIGCONT)
+    assert [status for status, _ in answers] == [200] * 6, "what waited was answered in the end"
+    rig.wait_code(200, 60)
+    assert rig.pid == pid
+
+
+def send(rig: VllmRig, kind: str, number: signal.Signals) -> tuple[list[ProcessStat], frozenset[str]]:
+    """Signal one process of the engine; all its processes and shared memory as they were before."""
+    old, shm = rig.processes(), rig.shm()
+    os.kill(old[kind].pid, number)
+    return list(old.values()), shm
+
+
 @pytest.mark.parametrize("kind", ["resource_tracker", "EngineCore", "Worker", "API server"])
 def test_the_death_of_any_process_ends_all_and_is_followed_by_a_relaunch(rig: VllmRig, kind: str) -> None:
     rig.wait_code(200, START_PATIENCE_S)
-    pid, old = rig.pid, rig.processes()
-    assert pid is not None
-    os.kill(old[kind].pid, signal.SIGKILL)
-    assert rig.wait_code(503, 30) <= SLACK_S
-    wait_until("the end of all", lambda: not session(pid), 60)
-    assert not [stat for stat in old.values() if alive(stat.pid)]
+    pid, names = rig.pid, set(rig.processes())
+    loaded = 2 if kind == "EngineCore" else 0
+    with rig.in_flight(loaded):
+        old, shm = send(rig, kind, signal.SIGKILL)
+        assert rig.wait_code(503, 30) <= SLACK_S
+        rig.nothing_left(old, shm)
     rig.wait_code(200, START_PATIENCE_S)
     assert rig.pid != pid
-    assert set(rig.processes()) == set(old)
+    assert set(rig.processes()) == names
+
+
+@pytest.mark.parametrize("row", ["idle", "40 in flight", "with a stopped EngineCore"])
+def test_an_engine_that_somebody_else_terminates_is_a_fault_and_comes_back(rig: VllmRig, row: str) -> None:
+    """vLLM exits with code 0, or hangs for good: neither may look like an orderly end."""
+    rig.wait_code(200, START_PATIENCE_S)
+    pid = rig.pid
+    with rig.in_flight(40 if row == "40 in flight" else 0, max_tokens=240):
+        if row == "with a stopped EngineCore":
+            os.kill(rig.processes()["EngineCore"].pid, signal.SIGSTOP)
+        old, shm = send(rig, "API server", signal.SIGTERM)
+        closed_s = rig.wait_code(503, 60)
+        left_s = rig.nothing_left(old, shm)
+    print(f"{row}: closed after {closed_s:.1f} s, nothing left {left_s:.1f} s later")
+    assert closed_s <= CANARY["period_s"] + CANARY["deadline_s"] + SLACK_S
+    rig.wait_code(200, START_PATIENCE_S)
+    assert rig.pid != pid
 
 
 def test_a_killed_daemon_finds_its_engine_again(rig: VllmRig) -> None:
@@ -114,8 +156,10 @@ def test_a_killed_daemon_finds_its_engine_again(rig: VllmRig) -> None:
 
 
 def test_sigterm_leaves_nothing_behind(rig: VllmRig) -> None:
-    pid = rig.pid
+    pid, shm = rig.pid, rig.shm()
     assert pid is not None and session(pid)
     assert rig.stop() == 0
-    assert not session(pid)
+    assert not session(pid) and not rig.marked()
+    assert rig.port_is_free()
+    assert not [name for name in shm if (SHM / name).exists()]
     assert f"gate {NAME}:" in rig.log()

@@ -6,14 +6,19 @@ import http.client
 import json
 import os
 import subprocess
+import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from daemon_rig import NODEGATE, DaemonRig
-from launch_kit import session
+from daemon_rig import NODEGATE, DaemonRig, wait_until
+from launch_kit import alive, session
 
-from agent.sources.processes import ProcessStat
+from agent.launch.launch_profile import MARKER
+from agent.sources.processes import ProcessStat, marked
+from agent.sources.shared_memory import SHM, mapped_by
 
 REPOSITORY = Path(__file__).parents[2]
 VENV = Path(os.environ.get("NODEGATE_ENGINE_VENV") or REPOSITORY / ".venv-engine")
@@ -44,8 +49,11 @@ def make_model(folder: Path) -> Path:
 class VllmRig(DaemonRig):
     """The daemon and one vLLM."""
 
-    def __init__(self, folder: Path, model: Path) -> None:
-        """A node without GPUs whose one engine serves `model`."""
+    def __init__(
+        self, folder: Path, model: Path, *, args: Sequence[str] = (), env: Mapping[str, str] | None = None,
+        checks: Mapping[str, Any] | None = None, **engine: Any,
+    ) -> None:  # fmt: skip
+        """A node without GPUs whose one engine serves `model`; more arguments, environment, engine keys."""
         nothing: dict[str, Any] = {
             "platform": "generic-8gpu",
             "node": "cpu-node",
@@ -56,19 +64,20 @@ class VllmRig(DaemonRig):
             "host": {"time_sync": False},  # a test machine may have no time service
         }
         super().__init__(folder, {NAME: []}, **nothing)
-        self.profile["checks"] = {}
+        self.profile["checks"] = dict(checks or {})
         self.profile["engines"][NAME] |= {
             "launch": {
                 "command": [str(VENV / "bin" / "vllm"), "serve"],
                 "model": str(model),
                 "served_model_name": "tiny",
-                "args": [*ARGS, "--load-format", "dummy"],
-                "env": {**ENV, "VLLM_CACHE_ROOT": str(folder / "vllm-cache")},
+                "args": [*ARGS, "--load-format", "dummy", *args],
+                "env": {**ENV, "VLLM_CACHE_ROOT": str(folder / "vllm-cache"), **(env or {})},
             },
             "start_deadline_s": START_PATIENCE_S,
             "canary": {**CANARY, "restart_after": 100},
             "backoff": {"first_s": 0.2, "jitter": 0.0, "crashes": 50},
             "warmup": {"requests": 2, "concurrent": 2, "max_tokens": 4},
+            **engine,
         }
         self.write_profile()
 
@@ -133,3 +142,55 @@ class VllmRig(DaemonRig):
             return answer.status, answer.read().decode()
         finally:
             connection.close()
+
+    def marked(self) -> list[ProcessStat]:
+        """Every living process that any launch of this rig's engine has left."""
+        return [stat for stat in marked(f"{MARKER}={NAME}@") if not stat.dead]
+
+    def nothing_left(self, old: Sequence[ProcessStat], shm: frozenset[str], patience_s: float = 60) -> float:
+        """Wait until of one launch no process and no shared memory is left; the seconds that took."""
+        began_s = time.monotonic()
+        wait_until("the end of all", lambda: not [stat for stat in old if alive(stat.pid)], patience_s)
+        wait_until("the end of its memory", lambda: not [n for n in shm if (SHM / n).exists()], patience_s)
+        return time.monotonic() - began_s
+
+    def port_is_free(self) -> bool:
+        """Whether nothing listens at the engine's port."""
+        return self.ask_or_fault("/health")[0] == 0
+
+    def ask_or_fault(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, str]:
+        """As ask_engine; code 0 and the fault when there is no answer."""
+        try:
+            return self.ask_engine(path, body)
+        except (OSError, http.client.HTTPException) as cause:
+            return 0, str(cause)
+
+    @contextmanager
+    def in_flight(self, count: int, max_tokens: int = 200) -> Iterator[list[tuple[int, str]]]:
+        """So many completions at the same time; their answers, complete when the block has ended."""
+        answers: list[tuple[int, str]] = []
+        body = {"model": "tiny", "max_tokens": max_tokens, "ignore_eos": True}
+
+        def one(number: int) -> None:
+            prompt = {"prompt": f"request {number}: count one two three"}
+            answers.append(self.ask_or_fault("/v1/completions", body | prompt))
+
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        try:
+            wait_until("requests that run", lambda: self.running() >= min(count, 2), 30)
+            yield answers
+        finally:
+            for thread in threads:
+                thread.join(60)
+
+    def running(self) -> float:
+        """Requests that the engine is working on, as it says itself."""
+        page = self.ask_or_fault("/metrics")[1]
+        lines = [line for line in page.splitlines() if line.startswith("vllm:num_requests_running")]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+    def shm(self) -> frozenset[str]:
+        """The shared memory files of the engine's processes."""
+        return mapped_by(stat.pid for stat in self.marked())
