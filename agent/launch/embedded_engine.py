@@ -1,18 +1,20 @@
-"""An engine for demonstrations and tests with a vLLM server's interface: all that it says is SIMULATED.
+"""An engine for demonstrations and tests with the interface of vLLM or SGLang: all it says is SIMULATED.
 
 Two processes as in vLLM: this API server and a core that makes the tokens. So faults look as they do there:
 when the core hangs, /health stays 200 and completions hang; when it is killed, requests get 500 and the
 server ends with exit code 0; when the server is killed, the core stays behind. `POST
-/simulated/{hang,resume,kill}` makes the first two.
+/simulated/{hang,resume,kill}` makes the first two. With `--as sglang` it has SGLang's flags, names of metrics
+(only with --enable-metrics) and a /health that makes a token.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import signal
+import sys
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,64 +22,85 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 
 from agent import __version__
-from agent.launch.embedded_flags import parser
+from agent.launch.embedded_answers import CompletionBody, envelope, prompt_tokens, streamed, usage_of
+from agent.launch.embedded_flags import parse
 from agent.launch.embedded_generator import CoreDied, Generator
-from agent.launch.embedded_metrics import EngineMetricsPage
+from agent.launch.embedded_metrics import metrics_page
+from agent.launch_parts import EngineKind
 
 HEADER = {"X-Nodegate-Simulated": "true"}
 #: vLLM's API server goes on for about this long after its core has died.
 AGONY_S = 0.5
 
 
-class CompletionBody(BaseModel):
-    """What is used of a request; other fields are accepted."""
-
-    model: str
-    prompt: str | list[Any] = ""
-    messages: list[dict[str, Any]] = Field(default_factory=list)
-    max_tokens: int = Field(16, ge=1, le=4096)
-    max_completion_tokens: int | None = Field(None, ge=1, le=4096)
-    stream: bool = False
+#: How long SGLang's /health waits for its token.
+SGLANG_HEALTH_S = 20.0
 
 
 class EmbeddedEngine:
     """The state behind the endpoints."""
 
-    def __init__(self, model: str, api_key: str | None, startup_s: float, token_s: float) -> None:
+    def __init__(self, options: argparse.Namespace, api_key: str | None) -> None:
         """Prepare; nothing runs yet."""
-        self.model = model
+        self.kind: EngineKind = options.kind
+        self.model: str = options.served_model_name or options.model
+        self.longest: int | None = options.longest
         self.api_key = api_key
-        self.metrics = EngineMetricsPage(model)
-        self.generator = Generator(startup_s, token_s, self._token)
+        self.exports = self.kind is EngineKind.VLLM or options.enable_metrics
+        self.metrics = metrics_page(self.kind, self.model)
+        self.generator = Generator(options.startup_s, options.token_s, self._token)
 
     def _token(self) -> None:
         self.metrics.token()
         self.metrics.running.set(self.generator.running)
 
-    async def complete(self, body: CompletionBody) -> tuple[str, dict[str, int]]:
-        """The text and the usage of one completion, plain or chat."""
+    def check(self, body: CompletionBody) -> None:
+        """Refuse what this engine does not serve."""
         if body.model != self.model:
             raise HTTPException(404, f"The model `{body.model}` does not exist.")
-        if body.stream:
-            raise HTTPException(400, "the SIMULATED engine does not stream")
-        wanted = body.max_completion_tokens or body.max_tokens
-        prompt_tokens = len(str(body.prompt or body.messages).split())
+        needed = prompt_tokens(body) + body.wanted
+        if self.longest is not None and needed > self.longest:
+            raise HTTPException(
+                400, f"{needed} tokens are more than the maximum of {self.longest} (SIMULATED)"
+            )
+
+    async def complete(
+        self, body: CompletionBody, each: Callable[[str], None] | None = None
+    ) -> tuple[str, dict[str, int]]:
+        """The text and the usage of one completion, plain or chat; `each` hears of a word as it comes."""
+        started_s, first = time.monotonic(), True
+
+        def heard(word: str) -> None:
+            nonlocal first
+            if first:
+                self.metrics.first_token(time.monotonic() - started_s)
+            first = False
+            if each is not None:
+                each(word)
+
         try:
-            words = await self.generator.generate(wanted)
+            words = await self.generator.generate(body.wanted, heard)
         except CoreDied as cause:
             raise HTTPException(500, f"EngineCore encountered an issue (SIMULATED): {cause}") from cause
-        self.metrics.prompted(prompt_tokens)
-        self.metrics.finished("length")
+        self.metrics.prompted(prompt_tokens(body))
+        self.metrics.finished("length", len(words))
         self.metrics.running.set(self.generator.running)
-        usage = {
-            "prompt_tokens": prompt_tokens,
-            "completion_tokens": len(words),
-            "total_tokens": prompt_tokens + len(words),
-        }
-        return " ".join(words), usage
+        return " ".join(words), usage_of(body, len(words))
+
+    async def healthy(self) -> bool:
+        """What /health says: vLLM's whether the core has died, SGLang's whether it makes a token."""
+        if self.generator.errored.is_set():
+            return False
+        if self.kind is EngineKind.VLLM:
+            return True
+        try:
+            async with asyncio.timeout(SGLANG_HEALTH_S):
+                await self.generator.generate(1)
+        except (TimeoutError, CoreDied):
+            return False
+        return True
 
 
 def build_app(engine: EmbeddedEngine) -> FastAPI:
@@ -86,7 +109,7 @@ def build_app(engine: EmbeddedEngine) -> FastAPI:
 
     @app.middleware("http")
     async def mark(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        """Mark every answer, and ask for the key where vLLM does."""
+        """Mark every answer, and ask for the key where the real ones do."""
         key = engine.api_key
         if (
             key
@@ -100,7 +123,7 @@ def build_app(engine: EmbeddedEngine) -> FastAPI:
 
     @app.get("/health")
     async def health() -> Response:
-        return Response(status_code=503 if engine.generator.errored.is_set() else 200)
+        return Response(status_code=200 if await engine.healthy() else 503)
 
     @app.get("/version")
     async def version() -> dict[str, str]:
@@ -109,11 +132,19 @@ def build_app(engine: EmbeddedEngine) -> FastAPI:
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
         entry = {"id": engine.model, "object": "model", "created": 0, "owned_by": "SIMULATED"}
-        return {"object": "list", "data": [entry]}
+        longest = {} if engine.longest is None else {"max_model_len": engine.longest}
+        return {"object": "list", "data": [{**entry, **longest}]}
 
     @app.get("/metrics")
     async def metrics() -> Response:
+        if not engine.exports:
+            raise HTTPException(404, "Not Found")
         return Response(engine.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @app.post("/tokenize")
+    async def tokenize(body: dict[str, Any]) -> dict[str, Any]:
+        words = str(body.get("prompt", "")).split()
+        return {"tokens": [100 + sum(word.encode()) % 100 for word in words], "count": len(words)}
 
     _add_faults(app, engine)
     _add_completions(app, engine)
@@ -135,26 +166,20 @@ def _add_faults(app: FastAPI, engine: EmbeddedEngine) -> None:
 def _add_completions(app: FastAPI, engine: EmbeddedEngine) -> None:
     """The two endpoints that generate."""
 
-    def envelope(kind: str, choice: dict[str, Any], usage: dict[str, int]) -> dict[str, Any]:
-        whole = {"index": 0, "finish_reason": "length", "logprobs": None, **choice}
-        return {
-            "id": f"sim-{uuid.uuid4().hex}",
-            "object": kind,
-            "created": int(time.time()),
-            "model": engine.model,
-            "choices": [whole],
-            "usage": usage,
-        }
-
     @app.post("/v1/completions")
-    async def completions(body: CompletionBody) -> dict[str, Any]:
+    async def completions(body: CompletionBody) -> Response:
+        engine.check(body)
+        if body.stream:
+            return streamed(engine.model, body, engine.complete)
         text, usage = await engine.complete(body)
-        return envelope("text_completion", {"text": text}, usage)
+        return JSONResponse(envelope(engine.model, "text_completion", {"text": text}, usage))
 
     @app.post("/v1/chat/completions")
     async def chat(body: CompletionBody) -> dict[str, Any]:
+        engine.check(body)
         text, usage = await engine.complete(body)
-        return envelope("chat.completion", {"message": {"role": "assistant", "content": text}}, usage)
+        message = {"message": {"role": "assistant", "content": text}}
+        return envelope(engine.model, "chat.completion", message, usage)
 
 
 async def serve(engine: EmbeddedEngine, host: str, port: int) -> None:
@@ -190,12 +215,9 @@ async def _end_with_core(engine: EmbeddedEngine, server: uvicorn.Server) -> None
 
 def main() -> None:
     """Entry point of `python -P -m agent.launch.embedded_engine`."""
-    options = parser().parse_args()
+    options = parse(sys.argv[1:])
     signal.signal(signal.SIGTERM, signal.SIG_IGN if options.ignore_sigterm else _exit)
-    key = options.api_key or os.environ.get("VLLM_API_KEY")
-    engine = EmbeddedEngine(
-        options.served_model_name or options.model, key, options.startup_s, options.token_s
-    )
+    engine = EmbeddedEngine(options, options.api_key or os.environ.get("VLLM_API_KEY"))
 
     async def whole() -> None:
         try:

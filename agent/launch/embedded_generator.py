@@ -63,15 +63,15 @@ class Generator:
                     queue.put_nowait(None)
         self.errored.set()
 
-    async def generate(self, max_tokens: int) -> list[str]:
-        """The words of one completion. CoreDied when the core ends meanwhile."""
+    async def generate(self, max_tokens: int, each: Callable[[str], None] | None = None) -> list[str]:
+        """The words of one completion; `each` hears of one as it comes. CoreDied when the core ends."""
         if self.errored.is_set() or self._core is None or self._core.stdin is None:
             raise CoreDied("the core has ended")
         number = next(self._numbers)
         queue = self._answers[number] = asyncio.Queue()
         self._core.stdin.write(json.dumps({"id": number, "max_tokens": max_tokens}).encode() + b"\n")
         died = asyncio.ensure_future(self.errored.wait())
-        collected = asyncio.ensure_future(self._collect(queue))
+        collected = asyncio.ensure_future(self._collect(queue, each))
         try:
             await asyncio.wait((died, collected), return_when=asyncio.FIRST_COMPLETED)
             if not collected.done():
@@ -82,12 +82,16 @@ class Generator:
             collected.cancel()
             del self._answers[number]
 
-    async def _collect(self, queue: asyncio.Queue[str | None]) -> list[str]:
+    async def _collect(
+        self, queue: asyncio.Queue[str | None], each: Callable[[str], None] | None
+    ) -> list[str]:
         words: list[str] = []
         try:
             while (word := await queue.get()) is not None:
                 self.running += not words  # counted once the core has begun, so a hung core shows 0
                 words.append(word)
+                if each is not None:
+                    each(word)
         finally:
             self.running -= bool(words)
         return words
