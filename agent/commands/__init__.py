@@ -13,6 +13,7 @@ import typer
 from agent.errors import ConfigError
 
 if TYPE_CHECKING:
+    from agent.launch.evidence import LiveLaunches
     from agent.node_profile import NodeProfile
     from agent.profile_loader import LoadedProfile
     from agent.sources.live import LiveSources
@@ -123,16 +124,32 @@ def open_sources(
     node: Path | None = None,
     scenario: Path | None = None,
     on_event: Callable[[str], None] | None = None,
+    state_dir: Path | None = None,
 ) -> Iterator[LiveSources | ReplaySources]:
-    """This machine's sources, or those of a captured node; started, and closed at the end of the block."""
+    """This machine's sources, or those of a captured node; started, and closed at the end of the block.
+
+    `state_dir` is the daemon's own: only there the weights' sums are worked out; others read what it knows.
+    """
     if scenario is not None and node is None:
         raise ConfigError("--scenario changes a captured node", remedy="give its folder with --node DIR")
     opened = _replay(node, scenario, on_event) if node is not None else _live(profile, on_event)
+    launches = _launches(opened, profile, state_dir) if node is None else None
     try:
         opened.start()
         yield opened
     finally:
+        if launches is not None:
+            launches.close()
         opened.close()
+
+
+def _launches(
+    opened: LiveSources | ReplaySources, profile: NodeProfile, state_dir: Path | None
+) -> LiveLaunches | None:
+    """What looks at the launches of this machine's engines."""
+    from agent.launch.evidence import attach_launches
+
+    return attach_launches(opened, profile, state_dir or DEFAULT_STATE_DIR, work=state_dir is not None)
 
 
 def _live(profile: NodeProfile, on_event: Callable[[str], None] | None) -> LiveSources:

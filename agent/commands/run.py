@@ -58,7 +58,9 @@ def run_command(
         from agent.daemon_parts import EventRelay, Surroundings
 
         relay = EventRelay()
-        with open_sources(loaded.profile, node=node, scenario=scenario, on_event=relay) as opened:
+        with open_sources(
+            loaded.profile, node=node, scenario=scenario, on_event=relay, state_dir=state_dir
+        ) as opened:
             given = Surroundings(
                 premises=premises,
                 loaded=loaded,

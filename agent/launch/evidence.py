@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from agent.errors import LaunchError, SourceError, SourceUnavailable
 from agent.launch.checkpoint.checksums import STORE_NAME, Checksums
@@ -28,9 +28,6 @@ from agent.launch.checkpoint.where import weights_folder
 from agent.node_profile import Engine, Mode, NodeProfile
 from agent.sources import Sources
 from agent.sources.launch_reading import LaunchReport
-
-if TYPE_CHECKING:
-    from agent.sources.live import LiveSources
 
 #: A look is made anew when it is older than this, and is no evidence any more when it is older than that.
 REFRESH_S = 20.0
@@ -164,7 +161,7 @@ class LiveLaunches:
         from agent.launch.lint import lint
 
         plan = build_plan(profile, name, self._sources, os.environ)
-        return lint(plan, profile.engines[name])
+        return lint(plan, profile.engines[name], tree=self._sources.tree, fabric=profile.fabric)
 
     def _memory(self, profile: NodeProfile, name: str) -> LaunchReport:
         spread = spread_of(name, profile.engines[name])
@@ -204,8 +201,14 @@ def _key(profile: NodeProfile, engine: Engine) -> str:
     return " ".join(part.model_dump_json() for part in parts)
 
 
+class Opened(Protocol):
+    """Sources that were opened."""
+
+    sources: Sources
+
+
 def attach_launches(
-    opened: LiveSources, profile: NodeProfile, state_dir: Path | None, *, work: bool
+    opened: Opened, profile: NodeProfile, state_dir: Path | None, *, work: bool
 ) -> LiveLaunches | None:
     """Give live sources their launch evidence; None where nodegate launches nothing."""
     if profile.mode is not Mode.MANAGE or not profile.engines:
