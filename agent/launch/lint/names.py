@@ -88,8 +88,7 @@ class Names:
             return []
         words = " ".join(flag.deprecated.split())[:160].rstrip(".")
         text = f"{self._source.title} calls it deprecated: {words}"
-        use = self._history(given.name).get("use")
-        return [_problem(Severity.WARNING, given, text, f"use {use}" if use else "remove it")]
+        return [_problem(Severity.WARNING, given, text, _instead(self._history(given.name)))]
 
     def _history(self, name: str) -> Mapping[str, str]:
         gone: Mapping[str, Mapping[str, str]] = table("flag_history.yaml")[self._source.engine]["gone"]
@@ -100,8 +99,7 @@ class Names:
         told = self._history(given.name)
         if told:
             when = f" since {told['since']}" if "since" in told else ""
-            use = told["use"]
-            remedy = f"remove it (instead: {use})" if use.startswith("nothing") else f"use {use}"
+            remedy = _instead(told)
             return _problem(Severity.ERROR, given, f"{title} no longer has it, it is gone{when}", remedy)
         if given.name in table("flag_history.yaml")[engine]["never"]:
             text = f"no released {engine} has it"
@@ -110,6 +108,12 @@ class Names:
         near = difflib.get_close_matches(given.name, self._known, 1, 0.7)
         remedy = f"did you mean {near[0]}?" if near else "remove it, or declare it in launch.patched.flags"
         return _problem(Severity.ERROR, given, f"{title} has no such flag", remedy)
+
+
+def _instead(told: Mapping[str, str]) -> str:
+    if "use" in told:
+        return f"use {told['use']}"
+    return f"remove it: {told['note']}" if "note" in told else "remove it"
 
 
 def _problem(severity: Severity, given: Given, text: str, remedy: str) -> Problem:

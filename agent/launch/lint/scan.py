@@ -5,7 +5,8 @@ imported. nodegate runs it itself for an engine on the host; inside an image the
 `python3 -c`, see scan_source.py.
 
 A flag is one of these kinds: `toggle` (--x and --no-x), `switch` (--x), `value`, `append` (a value, may be
-given again), `optional` (a value or none), `list` (one or more), `any` (the source does not say it plainly, so nothing is claimed).
+given again), `optional` (a value or none), `list` (one or more), `any` (the source does not say it
+plainly, so nothing is claimed).
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def sglang_flags(root: Path) -> Flags:
     for tree in trees:
         index.add(tree)
     for tree in trees:
-        for node in ast.walk(tree):
+        for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 for field, annotation in index.fields[node.name].items():
                     sglang_field(found, index, field, annotation)

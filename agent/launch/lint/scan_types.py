@@ -6,7 +6,7 @@ Stands alone like scan.py: the standard library only, nothing of the engine is i
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,16 @@ def parsed(path: Path) -> ast.Module:
         raise ScanError(f"{path} cannot be read: {cause}") from cause
 
 
+def _outer(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module, also those under `if TYPE_CHECKING:` and `try:`."""
+    for node in body:
+        if isinstance(node, (ast.If, ast.Try)):
+            yield from _outer(node.body)
+            yield from _outer(node.orelse)
+        else:
+            yield node
+
+
 class Index:
     """The fields of classes, and the names that stand for types, of some files."""
 
@@ -41,8 +51,8 @@ class Index:
         self.names: dict[str, ast.expr] = {}
 
     def add(self, tree: ast.Module) -> None:
-        """Take in one file."""
-        for node in ast.walk(tree):
+        """Take in one file; what is inside functions makes no flag."""
+        for node in _outer(tree.body):
             if isinstance(node, ast.ClassDef):
                 self.fields[node.name] = {
                     field.target.id: field.annotation
@@ -50,8 +60,7 @@ class Index:
                     if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
                 }
                 self.bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
-        for node in tree.body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 self.names.setdefault(node.targets[0].id, node.value)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
                 self.names.setdefault(node.target.id, node.value)
@@ -97,14 +106,26 @@ class Index:
     def _subscript(self, base: str, inner: ast.expr, depth: int) -> set[Hint]:
         parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
         if base == "Literal":
-            options = [part.value for part in parts if isinstance(part, ast.Constant)]
-            return {("literal", tuple(options))} if len(options) == len(parts) else {"other"}
+            return self._literal(parts, depth)
         if base in ("Optional", "Union"):
             found = {"none"} if base == "Optional" else set()
             return found.union(*(self.hints(part, depth + 1) for part in parts))
         if base in _OF_FIRST:
             return self.hints(parts[0], depth + 1)
         return {"many"} if base in _MANY else {"other"}
+
+    def _literal(self, parts: list[ast.expr], depth: int) -> set[Hint]:
+        """`Literal["a", Other]`, where Other is a Literal too."""
+        options: list[object] = []
+        for part in parts:
+            if isinstance(part, ast.Constant):
+                options.append(part.value)
+                continue
+            for hint in self.hints(part, depth + 1):
+                if not isinstance(hint, tuple):
+                    return {"other"}
+                options += hint[1]
+        return {("literal", tuple(options))}
 
 
 def name_of(node: ast.AST | None) -> str:
