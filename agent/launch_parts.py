@@ -63,7 +63,9 @@ class Container(Part):
     pids: int | None = Field(None, description="Most processes and threads; unset = podman's own", gt=0)
     shm_gib: float | None = Field(None, description="Size of /dev/shm in GiB; unset = the host's", gt=0)
     max_run_s: float | None = Field(
-        None, description="Seconds after which the engine is drained and stopped; unset = none", gt=0
+        None,
+        description="Seconds after which the engine is drained, stopped and begun anew; unset = none",
+        gt=0,
     )
     args: list[str] = Field(default_factory=list, description="Further arguments of podman run")
 

@@ -27,7 +27,6 @@ def launch_problems(profile: NodeProfile) -> Iterator[CrossProblem]:
         yield from _program(at, engine)
         yield from _model(at, engine)
         yield from _stop(at, engine)
-        yield from _rank(at, engine)
 
 
 def _given(launch: Launch, flag: str) -> str | None:
@@ -106,12 +105,3 @@ def _stop(at: Path, engine: Engine) -> Iterator[CrossProblem]:
         )
         remedy = f"make stop_deadline_s longer than {_DRAIN}"
         yield CrossProblem((*at, "launch", *where), problem, (*at, "stop_deadline_s"), remedy)
-
-
-def _rank(at: Path, engine: Engine) -> Iterator[CrossProblem]:
-    """The rank of this node must be one of the members."""
-    group = engine.group
-    if group is not None and group.rank >= len(group.members):
-        text = f"there are {len(group.members)} members, ranks 0 to {len(group.members) - 1}"
-        remedy = "write this node's place in the list, counted from 0"
-        yield CrossProblem((*at, "group", "rank"), text, (*at, "group", "members"), remedy)

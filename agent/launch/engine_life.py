@@ -155,14 +155,24 @@ class EngineLife:
         finally:
             await client.close()
 
+    def _left_s(self) -> float | None:
+        """How long it may still run; None = for ever."""
+        if self.run is None or self.plan is None or self.plan.max_run_s is None:
+            return None
+        return max(0.0, self.run.started_mono_s + self.plan.max_run_s - self._book.clock.mono_s())
+
     async def _until_end(self, living: Coroutine[Any, Any, None]) -> None:
         """Let it live until something ends it."""
         watching = asyncio.ensure_future(living)
         try:
-            await asyncio.wait((watching, self._end), return_when=asyncio.FIRST_COMPLETED)
-            if (
-                not self._end.done()
-            ):  # a defect of nodegate itself: an engine that nobody watches must not serve
+            ended, _ = await asyncio.wait(
+                (watching, self._end), timeout=self._left_s(), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not ended and self.plan is not None:
+                reason = f"its time is over (max_run_s = {self.plan.max_run_s:g} s)"
+                self.stop(reason, self._engine.gate.drain_grace_s)
+            elif not self._end.done():
+                # a defect of nodegate itself: an engine that nobody watches must not serve
                 logger.error("watching the engine failed", exc_info=watching.exception())
                 self.fault(f"watching it failed: {watching.exception()}")
         finally:

@@ -57,9 +57,3 @@ def test_the_drain_must_end_before_the_kill(launch: dict[str, Any]) -> None:
     assert "and is killed after stop_deadline_s = 30 s" in fault(launch)
     engine = {"gpus": [], "port": 8000, "launch": launch, "stop_deadline_s": 60}
     assert profile_from_dict({"engines": {"x": engine}}).profile.engines["x"].stop_deadline_s == 60
-
-
-def test_the_rank_is_one_of_the_members() -> None:
-    members = [{"node": name, "address": "192.0.2.1"} for name in ("a", "b")]
-    group = {"rank": 2, "members": members, "key_file": "/k"}
-    assert "engines.x.group.rank: there are 2 members, ranks 0 to 1" in fault({}, group=group)
