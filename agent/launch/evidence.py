@@ -53,15 +53,15 @@ class Look:
     def report(self, key: object, read: Callable[[], LaunchReport]) -> LaunchReport:
         """The newest report under this key. Raises SourceError when there is none."""
         with self._changed:
-            if key != self._key:
+            late_s = self._mono_s() - self._found_s if self._found is not None else 0.0
+            if key != self._key or late_s > STALE_S:
                 self._key, self._found = key, None
             self._begin(key, read)
             self._changed.wait_for(lambda: self._found is not None or self._key != key, self._wait_s)
-            found, age_s = self._found, self._mono_s() - self._found_s
+            found = self._found if self._key == key else None
         if found is None:
-            raise SourceUnavailable(f"{self._what} is being read")
-        if age_s > STALE_S:
-            raise SourceUnavailable(f"{self._what} has not answered for {age_s:.0f} s")
+            since = f", the last answer is {late_s:.0f} s old" if late_s > STALE_S else ""
+            raise SourceUnavailable(f"{self._what} is being read{since}")
         if isinstance(found, SourceError):
             raise type(found)(str(found))
         return found

@@ -109,7 +109,7 @@ class Checksums:
         self._stop.set()
         thread = self._thread
         if thread is not None:
-            thread.join(timeout=10)
+            thread.join(timeout=2)
 
     def _run(self, paths: list[Path]) -> None:
         """Work through the files."""
