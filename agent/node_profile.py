@@ -19,7 +19,8 @@ from agent.group_profile import Group, GroupMember, Pair
 from agent.host_profile import HostSettings, Mount, Peer
 from agent.launch_parts import Checkpoint, Container, EngineKind, Runtime
 from agent.node_parts import Enforce, Supervision, Topology
-from agent.profile_rules import CrossProblem, cross_problems
+from agent.profile_problem import CrossProblem
+from agent.profile_rules import cross_problems
 from agent.profile_types import GPU_UUID, Part, Port, Slot
 
 __all__ = [
