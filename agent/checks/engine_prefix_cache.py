@@ -1,8 +1,9 @@
 """engine.prefix_cache: has the prefix cache's hit rate fallen off a cliff?
 
-vLLM: vllm:prefix_cache_hits_total over vllm:prefix_cache_queries_total (tokens). A cliff means that prompts
-changed (a session id or a time stamp ahead of the shared text), not that hardware broke: it is told, with the
-order of questions that finds the cause, and gates nothing.
+vLLM: vllm:prefix_cache_hits_total over vllm:prefix_cache_queries_total; SGLang: sglang:cached_tokens_total
+over sglang:prompt_tokens_total (tokens). A cliff means that prompts changed (a session id or a time stamp
+ahead of the shared text), not that hardware broke: it is told, with the order of questions that finds the
+cause, and gates nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class PrefixLimits(Limits):
 @check(
     "engine.prefix_cache",
     title="Prefix cache hit rate",
-    source="vllm:prefix_cache_hits_total / vllm:prefix_cache_queries_total",
+    source="GET /metrics: prefix cache hits / queries (vLLM), cached / prompt tokens (SGLang)",
     serving_class=ServingClass.INFO,
     limits=PrefixLimits,
     phases=(Phase.SERVING,),
@@ -124,9 +125,9 @@ def _verdict(
 def _total(value: float | None, what: str) -> int:
     """A lifetime count of tokens. Raises NotSupported, ParseError."""
     if value is None:
-        raise NotSupported(f"the engine does not export vllm:prefix_cache_{what}_total")
+        raise NotSupported(f"the engine does not export the {what} of its prefix cache")
     if not 0 <= value < 2**63:
-        raise ParseError(f"vllm:prefix_cache_{what}_total reads {value}, not a count")
+        raise ParseError(f"the {what} of its prefix cache read {value}, not a count")
     return int(value)
 
 

@@ -49,6 +49,10 @@ _ENGINE_NUMBERS = (
     "prefix_queries_total",
     "prefix_hits_total",
     "preemptions_total",
+    "first_token_sum_s",
+    "first_token_count",
+    "between_tokens_sum_s",
+    "between_tokens_count",
 )
 _KMSG = re.compile(r"(\d+),(\d+),(\d+),[^;]*;(.*)")
 
@@ -342,7 +346,10 @@ class FakeEngines:
         health_s = self.clock.now_s - health["age_s"] if "age_s" in health else None
         numbers = {key: seen[key] for key in _ENGINE_NUMBERS if key in seen}
         pids = tuple(seen.get("pids", ()))
-        return EngineObservation(status, health.get("ok"), health_s, canary, pids=pids, **numbers)
+        answered = canary if canary is not None and canary.verdict is CanaryVerdict.OK else None
+        return EngineObservation(
+            status, health.get("ok"), health_s, canary, answered=answered, pids=pids, **numbers
+        )
 
 
 @dataclass
