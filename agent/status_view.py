@@ -127,6 +127,8 @@ def _engine(engine: EngineStatus | None, now_mono_s: float) -> dict[str, Any] | 
         "pid": engine.pid,
         "restarts": engine.restarts,
         "retry_in_s": None if retry_in_s is None else round(max(0.0, retry_in_s), 1),
+        "warmup": None if engine.warmup is None else engine.warmup.to_dict(),
+        "soak": None if engine.soak is None else engine.soak.to_dict(),
     }
 
 

@@ -81,6 +81,7 @@ def show_status(status: Mapping[str, Any]) -> None:
         out.line(f"PROBLEM: {problem}", "bold red")
     out.line()
     out.table(("engine", "gate", "ready", "for", "process", "why"), [_gate_row(g) for g in status["gates"]])
+    _show_proofs(out, status)
     blocking = _show_reasons(out, status)
     _show_results(out, status["results"], blocking)
     _show_explanations(out, status["results"])
@@ -118,6 +119,16 @@ def _gate_row(gate: Mapping[str, Any]) -> tuple[object, ...]:
         process.get("phase"),
         gate["reason"],
     )
+
+
+def _show_proofs(out: Any, status: Mapping[str, Any]) -> None:
+    """What each engine has shown before its gate opened: warm-up and soak."""
+    for gate in status["gates"]:
+        process = gate["process"] or {}
+        if warmup := process.get("warmup"):
+            out.line(f"{gate['engine']} warm-up: {warmup['words']}", "dim")
+        if soak := process.get("soak"):
+            out.line(f"{gate['engine']} {soak['words']}", "dim" if soak["passed"] else "yellow")
 
 
 def _show_reasons(out: Any, status: Mapping[str, Any]) -> set[tuple[str, str]]:
