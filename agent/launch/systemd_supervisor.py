@@ -25,7 +25,7 @@ from agent.launch.spare_thread import in_spare_thread
 from agent.launch.unit_end import UnitEnd
 from agent.launch.unit_plan import Receipt, UnitPlanFile, unit_plan
 from agent.launch.unit_proof import marked_keys, proof, unit_name
-from agent.sources.cgroup import CGROUP, group_pids
+from agent.sources.cgroup import CGROUP, group_folder, group_pids
 from agent.sources.clock import LiveClock
 from agent.sources.processes import ProcessStat, ended, process
 from agent.sources.systemd import START_DEADLINE_S, Systemd, UnitNow
@@ -143,10 +143,13 @@ class SystemdSupervisor:
         tree = ProcessTree(root.key, known=record.members)
         tree.update([root])
         group = self._folder(unit)
+        if group is None:  # without it a process that gets away would not be seen
+            named = unit.control_group or "(none)"
+            raise LaunchError(f"{self.unit}: its control group {named} is not found below {self._groups}")
         return EngineRun(root.pid, record.started_mono_s, tree, adopted=adopted, record=record, group=group)
 
     def _folder(self, unit: UnitNow) -> Path | None:
-        return self._groups / unit.control_group.lstrip("/") if unit.control_group.strip("/") else None
+        return group_folder(unit.control_group, self._groups)
 
     async def adopt(self, plan: LaunchPlan | None) -> EngineRun | None:
         """Take over the unit's run if it is the recorded one and was started as `plan` would start it."""

@@ -1,4 +1,8 @@
-"""Control groups, version 2 (https://docs.kernel.org/admin-guide/cgroup-v2.html): who is in one."""
+"""Control groups (https://docs.kernel.org/admin-guide/cgroup-v2.html): which processes are in one.
+
+Where systemd keeps its groups depends on how the host was booted: all of it version 2, version 2 beside
+version 1, or version 1 alone, where a hierarchy without controllers is systemd's own.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,22 @@ import os
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
+#: Below /sys/fs/cgroup, the one that systemd goes by first.
+_TREES = ("", "unified", "systemd")
 _NO_SUCH_GROUP = (errno.ENOENT, errno.ENODEV)
+
+
+def group_folder(group: str, root: Path = CGROUP) -> Path | None:
+    """The folder of a group that systemd names; None when it names none or has removed it."""
+    name = group.strip("/")
+    folders = [root / tree / name for tree in _TREES] if name else []
+    return next((folder for folder in folders if (folder / "cgroup.procs").is_file()), None)
 
 
 def group_pids(group: Path) -> list[int]:
     """The processes of a group and of all groups below it; none when there is no such group.
 
-    A zombie is not listed, a process that SIGKILL cannot end is. Raises OSError.
+    A process that SIGKILL cannot end is listed, and with version 1 a zombie is. Raises OSError.
     """
     pids: list[int] = []
     for folder, _, files in os.walk(group, onerror=_raise_unless_gone):
@@ -37,12 +50,13 @@ def _raise_unless_gone(cause: OSError) -> None:
 
 
 def own_group(proc: Path = Path("/proc")) -> str | None:
-    """The control group of this process, as systemd names it; None without control groups of version 2."""
+    """The control group of this process, as systemd names it; None where that cannot be told."""
     try:
         lines = (proc / "self/cgroup").read_text().splitlines()
     except OSError:
         return None
-    return next((line.removeprefix("0::") for line in lines if line.startswith("0::/")), None)
+    groups = {kind: path for _, kind, path in (line.split(":", 2) for line in lines if line.count(":") > 1)}
+    return next((path for kind in ("", "name=systemd") if (path := groups.get(kind, "/")) != "/"), None)
 
 
 def is_system_service(group: str | None) -> bool:

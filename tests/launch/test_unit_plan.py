@@ -18,7 +18,8 @@ from agent.launch.unit_plan import UnitPlan, UnitPlanFile, read_unit_plan
 
 SHOW = """
 import json, os, sys
-print(json.dumps({"env": dict(os.environ), "cwd": os.getcwd(), "argv": sys.argv[1:], "pid": os.getpid()}), flush=True)
+seen = {"env": dict(os.environ), "cwd": os.getcwd(), "argv": sys.argv[1:], "pid": os.getpid()}
+print(json.dumps(seen), flush=True)
 print("to stderr", file=sys.stderr)
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ParseError, SourceUnavailable
-from agent.sources.cgroup import group_pids, own_group
+from agent.sources.cgroup import group_folder, group_pids, own_group
 from agent.sources.systemd import Systemctl, parse_unit_now
 
 SHOWN = """LoadState=loaded
@@ -94,10 +94,22 @@ def test_a_group_and_those_below_it(tmp_path: Path) -> None:
     assert group_pids(tmp_path / "gone") == []
 
 
+@pytest.mark.parametrize("tree", ["", "unified", "systemd"])
+def test_where_systemd_keeps_its_groups(tmp_path: Path, tree: str) -> None:
+    folder = tmp_path / tree / "system.slice" / "a.service"
+    folder.mkdir(parents=True)
+    assert group_folder("/system.slice/a.service", tmp_path) is None
+    (folder / "cgroup.procs").touch()
+    assert group_folder("/system.slice/a.service", tmp_path) == folder
+    assert group_folder("/", tmp_path) is None and group_folder("", tmp_path) is None
+
+
 def test_the_own_group(tmp_path: Path) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "cgroup").write_text("1:name=systemd:/x\n0::/system.slice/nodegate.service\n")
     assert own_group(tmp_path) == "/system.slice/nodegate.service"
-    (tmp_path / "self" / "cgroup").write_text("1:name=systemd:/x\n")
+    (tmp_path / "self" / "cgroup").write_text("9:name=systemd:/system.slice/x.service\n2:cpu:/\n0::/\n")
+    assert own_group(tmp_path) == "/system.slice/x.service"
+    (tmp_path / "self" / "cgroup").write_text("2:cpu:/a.service\nodd\n")
     assert own_group(tmp_path) is None
     assert own_group(tmp_path / "none") is None
