@@ -255,7 +255,9 @@ def _of_peer(record: GroupRecord, peer: Peer, rules: Rules, now_mono_s: float) -
     left = _left(record, peer, rules, now_mono_s)
     if left:
         return [left], []
-    cut_s = now_mono_s - max(peer.data_mono_s or record.since_mono_s, record.since_mono_s)
+    # Its agent answers on both networks: while it is not heard at all, nothing is known of the data path.
+    heard_s = peer.heard_mono_s or record.since_mono_s
+    cut_s = heard_s - max(peer.data_mono_s or record.since_mono_s, record.since_mono_s)
     if cut_s <= rules.data_timeout_s:
         return [], []
     text = f"the data path to {peer.who} has been cut for {cut_s:.0f} s ({peer.data_error or 'no answer'})"

@@ -28,6 +28,7 @@ from agent.launch.embedded_answers import CompletionBody, envelope, prompt_token
 from agent.launch.embedded_flags import parse
 from agent.launch.embedded_generator import CoreDied, Generator
 from agent.launch.embedded_metrics import metrics_page
+from agent.launch.embedded_ranks import HeadRank, follow_if_told, head_rank
 from agent.launch_parts import EngineKind
 
 HEADER = {"X-Nodegate-Simulated": "true"}
@@ -182,10 +183,14 @@ def _add_completions(app: FastAPI, engine: EmbeddedEngine) -> None:
         return envelope(engine.model, "chat.completion", message, usage)
 
 
-async def serve(engine: EmbeddedEngine, host: str, port: int) -> None:
+async def serve(engine: EmbeddedEngine, host: str, port: int, ranks: HeadRank | None = None) -> None:
     """Load, then listen until SIGTERM or the core's death; connections are refused before, as vLLM does."""
+    if ranks is not None:
+        await ranks.listen()
     print("SIMULATED engine: loading", flush=True)  # noqa: T201 (its log)
     await engine.generator.start()
+    if ranks is not None:
+        await ranks.complete.wait()
     config = uvicorn.Config(
         build_app(engine), host=host, port=port, log_level="warning", timeout_graceful_shutdown=1
     )
@@ -195,6 +200,8 @@ async def serve(engine: EmbeddedEngine, host: str, port: int) -> None:
     async def beside() -> AsyncIterator[None]:
         carrying = asyncio.create_task(engine.generator.carry())
         ending = asyncio.create_task(_end_with_core(engine, server))
+        if ranks is not None:
+            ranks.on_loss = engine.generator.errored.set
         try:
             yield
         finally:
@@ -217,11 +224,12 @@ def main() -> None:
     """Entry point of `python -P -m agent.launch.embedded_engine`."""
     options = parse(sys.argv[1:])
     signal.signal(signal.SIGTERM, signal.SIG_IGN if options.ignore_sigterm else _exit)
+    follow_if_told(options)
     engine = EmbeddedEngine(options, options.api_key or os.environ.get("VLLM_API_KEY"))
 
     async def whole() -> None:
         try:
-            await serve(engine, options.host, options.port)
+            await serve(engine, options.host, options.port, head_rank(options))
         finally:
             await engine.generator.close()
 
