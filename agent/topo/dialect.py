@@ -14,10 +14,11 @@ from typing import NoReturn
 
 from agent.errors import ConfigError
 
-#: NCCL's buffer for a name or value has 255 bytes; its own end takes two of them.
+#: NCCL's buffer for a name or value has 255 bytes; its own end takes two of them (2.28.9 takes 253, not 254).
 LONGEST_TEXT = 253
 MOST_ATTRIBUTES = 16
-MOST_CHILDREN = 640
+#: What 2.28.9 takes; later versions take 640, and a file must be good for both.
+MOST_CHILDREN = 128
 #: NCCL's table has 256 places, and its reader wants one free after the last element.
 MOST_NODES = 255
 #: The deepest path through switches is far from this; Python's own stack ends at about 1000.
