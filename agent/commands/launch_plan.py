@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -70,11 +71,16 @@ def plan_command(
     spread = spread_of(engine, known)
     if write_stage_index:
         _write_index(known, folder, engine)
+    collecting = gc.isenabled()
+    gc.disable()  # it would go through hundreds of thousands of tensors again and again, and find nothing
     try:
         found = scan(folder, spread, known.launch.checkpoint)
     except SourceError as cause:
         typer.echo(f"unknown: {cause}", err=True)
         raise typer.Exit(EXIT["unknown"]) from cause
+    finally:
+        if collecting:
+            gc.enable()
     with open_sources(loaded.profile, node=node) as opened:
         ledger = ledger_of(loaded.profile, engine, opened.sources, found, spread)
         simulated = opened.sources.simulated

@@ -10,6 +10,7 @@ import json
 import math
 import os
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,7 +96,7 @@ def _parse(path: Path, raw: bytes) -> dict[str, Any]:
 
 def _tensors(path: Path, header: dict[str, Any], data_bytes: int) -> tuple[Tensor, ...]:
     """The tensors in order of their place, proven to fill the rest of the file."""
-    placed = sorted((_place(path, name, entry) for name, entry in header.items()), key=lambda item: item[:2])
+    placed = sorted((_place(path, name, entry) for name, entry in header.items()), key=itemgetter(0, 1))
     at = 0
     for begin, end, tensor in placed:
         if begin != at:
@@ -116,11 +117,11 @@ def _place(path: Path, name: str, entry: Any) -> tuple[int, int, Tensor]:
     try:
         dtype, shape = entry["dtype"], entry["shape"]
         begin, end = entry["data_offsets"]
-        numbers = [begin, end, *shape]
-        good = isinstance(dtype, str) and isinstance(shape, list)
+        good = type(dtype) is str and type(shape) is list and type(begin) is int and type(end) is int
+        good = good and all(type(n) is int and n >= 0 for n in shape)
     except (TypeError, KeyError, ValueError) as cause:
         raise CheckpointFault(path, f"does not describe tensor {name[:200]} as the format has it") from cause
-    if not good or any(type(n) is not int or n < 0 for n in numbers) or end < begin:
+    if not good or not 0 <= begin <= end:
         raise CheckpointFault(path, f"does not describe tensor {name[:200]} as the format has it")
     bits = DTYPE_BITS.get(dtype)
     if bits is not None and math.prod(shape) * bits != (end - begin) * 8:

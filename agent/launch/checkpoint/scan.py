@@ -14,7 +14,8 @@ from agent.launch.checkpoint.ledger import Weights
 from agent.launch.checkpoint.model_config import NAME as CONFIG
 from agent.launch.checkpoint.spread import Spread
 from agent.launch.checkpoint.stage_index import stage_index_problems
-from agent.launch.checkpoint.stages import StageWeights, layer_ranges, stage_of, weigh
+from agent.launch.checkpoint.stages import Stages, StageWeights, weigh
+from agent.launch.checkpoint.tensor_rules import traits
 from agent.launch_parts import Checkpoint
 from agent.sources.launch_reading import Problem, Severity
 
@@ -79,14 +80,13 @@ def scan(folder: Path, spread: Spread, wanted: Checkpoint) -> Scan:
 
 def _files_by_stage(inventory: Inventory, spread: Spread) -> dict[int, frozenset[str]]:
     """The files that each stage loads from."""
-    layers = inventory.config.layers if inventory.config else None
-    spans = layer_ranges(spread, layers)
+    where = Stages(spread, inventory.config.layers if inventory.config else None)
     names = inventory.index.weight_map.items() if inventory.index else (
         (tensor.name, file) for file, shard in inventory.shards.items() for tensor in shard.tensors
     )  # fmt: skip
     found: dict[int, set[str]] = {}
     for tensor, file in names:
-        stage = stage_of(tensor, spread, spans, layers)
+        stage = where.of(traits(tensor))
         if stage is not None:
             found.setdefault(stage, set()).add(file)
     if not inventory.index:  # nothing says what a broken file holds

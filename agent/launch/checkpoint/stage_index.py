@@ -18,7 +18,8 @@ from agent.launch.checkpoint.fault import CheckpointFault, unreadable
 from agent.launch.checkpoint.inventory import INDEX, MAX_INDEX_BYTES, Inventory, listed
 from agent.launch.checkpoint.model_config import read_object
 from agent.launch.checkpoint.spread import Spread
-from agent.launch.checkpoint.stages import layer_ranges, stage_of
+from agent.launch.checkpoint.stages import Stages
+from agent.launch.checkpoint.tensor_rules import traits
 from agent.sources.launch_reading import Problem
 
 MODE = 0o444
@@ -29,12 +30,12 @@ def stage_index_of(inventory: Inventory, spread: Spread) -> dict[str, Any]:
     """What the file must hold. LaunchError when there is nothing to make it from."""
     if inventory.index is None:
         raise LaunchError(f"{inventory.folder / INDEX}: a stage index is made from it; copy it there")
-    layers = inventory.config.layers if inventory.config else None
-    spans, here = layer_ranges(spread, layers), set(spread.stages_here)
+    where = Stages(spread, inventory.config.layers if inventory.config else None)
+    here = set(spread.stages_here)
     names = {
         tensor: file
         for tensor, file in sorted(inventory.index.weight_map.items())
-        if stage_of(tensor, spread, spans, layers) in here
+        if where.of(traits(tensor)) in here
     }
     if not spread.ranks or not names:
         raise LaunchError(f"{inventory.folder / INDEX}: no tensor of it belongs to a stage of this node")

@@ -67,62 +67,77 @@ def layer_ranges(spread: Spread, layers: int | None) -> list[range]:
     return list(rules.ranges(parts))
 
 
-def stage_of(name: str, spread: Spread, stages: list[range], layers: int | None) -> int | None:
-    """The stage that loads a tensor, None for one that no stage loads."""
-    last = len(stages) - 1
-    layer = rules.layer_of(name)
-    if layer is None:
-        if rules.is_vision(name) and spread.language_only:
-            return None
-        return last if rules.is_head(name) and not rules.is_vision(name) else 0
-    if layers is not None and layer >= layers:
-        return last if spread.drafts else None  # layers beyond the model's own draft tokens ahead
-    return next((stage for stage, span in enumerate(stages) if layer in span), None)
+class Stages:
+    """Which stage loads a tensor."""
+
+    def __init__(self, spread: Spread, layers: int | None) -> None:
+        """LaunchError where stages cannot be told apart."""
+        self.spans = layer_ranges(spread, layers)
+        self._last = len(self.spans) - 1
+        self._layers = layers
+        self._by_layer = {} if layers is None else {n: at for at, span in enumerate(self.spans) for n in span}
+        self._language_only = spread.language_only
+        self._drafts = spread.drafts
+
+    def of(self, seen: rules.Traits) -> int | None:
+        """The stage, None for a tensor that no stage loads."""
+        if seen.layer is None:
+            if seen.vision and self._language_only:
+                return None
+            return self._last if seen.head else 0
+        if self._layers is None:
+            return 0
+        if seen.layer >= self._layers:
+            return self._last if self._drafts else None  # layers beyond the model's own draft tokens ahead
+        return self._by_layer[seen.layer]
 
 
 def weigh(tensors: Iterable[Tensor], spread: Spread, config: ModelConfig | None) -> list[StageWeights]:
     """The weights of every stage, from all the tensors that are known."""
-    layers = config.layers if config else None
-    spans = layer_ranges(spread, layers)
-    stages = [StageWeights(span) for span in spans]
+    where = Stages(spread, config.layers if config else None)
+    heads = config.first("num_key_value_heads") if config else None
+    stages = [StageWeights(span) for span in where.spans]
     has_head = False
     embedding: list[Tensor] = []
     for tensor in tensors:
-        stage = stage_of(tensor.name, spread, spans, layers)
+        seen = rules.traits(tensor.name)
+        stage = where.of(seen)
         if stage is None:
             continue
-        has_head = has_head or "lm_head" in tensor.name
-        if rules.is_embedding(tensor.name):
+        if seen.embedding:
             embedding.append(tensor)
-        _count(stages[stage], tensor, spread, config)
+        elif seen.head:
+            has_head = has_head or "lm_head" in tensor.name
+        _count(stages[stage], tensor, seen, spread, heads)
     if len(stages) > 1 and not has_head and (config is None or config.tied):
         for tensor in embedding:  # the last stage needs it as its output head
-            _count(stages[-1], tensor, spread, config)
+            _count(stages[-1], tensor, rules.traits(tensor.name), spread, heads)
     return stages
 
 
-def _count(stage: StageWeights, tensor: Tensor, spread: Spread, config: ModelConfig | None) -> None:
+def _count(
+    stage: StageWeights, tensor: Tensor, seen: rules.Traits, spread: Spread, heads: int | None
+) -> None:
     """Add one tensor to a stage."""
     size = float(tensor.size_bytes)
-    if tensor.dtype == "F32" and not spread.float32 and rules.halves_as_float32(tensor.name):
+    if tensor.dtype == "F32" and not spread.float32 and seen.converted:
         size /= 2
-    own = stage.add(size, _parts(tensor, spread, config))
-    layer = rules.layer_of(tensor.name)
-    if layer is None or spread.offload_gib <= 0:
+    own = stage.add(size, _parts(tensor, seen, spread, heads))
+    if seen.layer is None or spread.offload_gib <= 0:
         return  # vLLM offloads parameters of layers only
-    fused = rules.parameter(tensor.name)
-    if not spread.offload_params or rules.matches((tensor.name, fused), spread.offload_params):
-        key = (layer, fused)
-        stage.offloadable[key] = stage.offloadable.get(key, 0.0) + own
+    key = (seen.layer, seen.parameter)
+    if key in stage.offloadable:
+        stage.offloadable[key] += own
+    elif not spread.offload_params or rules.matches((seen.name, seen.parameter), spread.offload_params):
+        stage.offloadable[key] = own
 
 
-def _parts(tensor: Tensor, spread: Spread, config: ModelConfig | None) -> int:
+def _parts(tensor: Tensor, seen: rules.Traits, spread: Spread, heads: int | None) -> int:
     """In how many parts a tensor is divided."""
-    if rules.is_expert(tensor.name) and len(tensor.shape) >= 2:
+    if seen.expert and len(tensor.shape) >= 2:
         return spread.tensor * spread.data  # routed experts are shared by data-parallel replicas too
-    if rules.is_replicated(tensor.name, tensor.shape):
+    if seen.replicated or len(tensor.shape) < 2:
         return 1
-    heads = config.first("num_key_value_heads") if config else None
-    if heads is not None and rules.is_key_value(tensor.name):
+    if heads is not None and seen.key_value:
         return min(spread.tensor, heads)
     return spread.tensor

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d{1,6})\.")
 _VISION = re.compile(r"(?:^|\.)(?:vision\w*|visual|image_\w+|mm_projector|multi_modal_projector|audio\w*)\.")
@@ -39,47 +41,49 @@ _EXPERT_NAME = re.compile(
 _WEIGHTS = frozenset({"weight", "weight_packed", "qweight", "blocks", None})
 
 
-def layer_of(name: str) -> int | None:
-    """The decoder layer that a tensor belongs to, None for one outside the layers."""
-    if _VISION.search(name):
-        return None
+class Traits(NamedTuple):
+    """What the name of a tensor says. `parameter` is what the engine loads it into; `name` has expert 0."""
+
+    name: str
+    layer: int | None
+    vision: bool
+    expert: bool
+    embedding: bool
+    head: bool
+    replicated: bool
+    key_value: bool
+    #: A float32 tensor of this name is converted to the model's 16-bit type when it is loaded.
+    converted: bool
+    parameter: str
+
+
+def traits(name: str) -> Traits:
+    """The traits of a tensor. Experts of one layer are alike, and there are many: they are looked at once."""
+    before, mark, after = name.partition(".experts.")
+    if mark:
+        number, dot, rest = after.partition(".")
+        if dot and number.isdecimal():
+            return _traits(f"{before}.experts.0.{rest}")
+    return _traits(name)
+
+
+@lru_cache(maxsize=1 << 16)
+def _traits(name: str) -> Traits:
     match = _LAYER.search(name)
-    return int(match[1]) if match else None
-
-
-def is_vision(name: str) -> bool:
-    """Whether it belongs to an encoder of images or sound."""
-    return _VISION.search(name) is not None
-
-
-def is_expert(name: str) -> bool:
-    """Whether it belongs to a routed expert."""
-    return _EXPERT.search(name) is not None
-
-
-def is_embedding(name: str) -> bool:
-    """Whether it is the input embedding: on the first stage."""
-    return _FIRST.search(name) is not None
-
-
-def is_head(name: str) -> bool:
-    """Whether it is the output head or the last norm: on the last stage."""
-    return _LAST.search(name) is not None
-
-
-def is_replicated(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether every rank of a tensor-parallel group holds all of it."""
-    return len(shape) < 2 or _REPLICATED.search(name) is not None
-
-
-def is_key_value(name: str) -> bool:
-    """Whether it projects keys or values: never in more parts than there are such heads."""
-    return _KEY_VALUE.search(name) is not None
-
-
-def halves_as_float32(name: str) -> bool:
-    """Whether a float32 tensor is converted to the model's 16-bit type when it is loaded."""
-    return _SCALE.search(name) is None and _REPLICATED.search(name) is None
+    vision = _VISION.search(name) is not None
+    replicated = _REPLICATED.search(name) is not None
+    return Traits(
+        name=name,
+        layer=int(match[1]) if match and not vision else None,
+        vision=vision,
+        expert=_EXPERT.search(name) is not None,
+        embedding=_FIRST.search(name) is not None,
+        head=_LAST.search(name) is not None and not vision,
+        replicated=replicated,
+        key_value=_KEY_VALUE.search(name) is not None,
+        converted=_SCALE.search(name) is None and not replicated,
+        parameter=parameter(name),
+    )
 
 
 def parameter(name: str) -> str:
@@ -95,6 +99,7 @@ def parameter(name: str) -> str:
     return f"{match['before']}.{_EXPERT_PART[match['part']]}_{kind}"
 
 
+@lru_cache(maxsize=1 << 16)
 def matches(names: tuple[str, ...], wanted: frozenset[str]) -> bool:
     """Whether one of these names holds one of the wanted ones as whole segments, as vLLM compares them."""
     return any(f".{want}." in f".{name}." for name in names for want in wanted)
