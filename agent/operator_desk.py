@@ -28,6 +28,7 @@ from agent.gate_record import (
 from agent.gatekeeper import Gatekeeper
 from agent.holds import ForceOpen, Hold, Holds, HoldsError, Waiver
 from agent.model import EnginePhase
+from agent.restart_rule import restart_refusal
 
 LONGEST_FORCE_S = 24 * 3600.0
 LONGEST_WAIVER_S = 30 * 24 * 3600.0
@@ -123,6 +124,8 @@ class OperatorDesk:
                 said = await self._close(command, engine, Drain(self._hold(given)), given)
                 return [*said, f"start it again with: nodegate engine start {engine}"]
             case EngineOrder.RESTART:
+                if refusal := restart_refusal(self._gates.shown, self._gates.profile, engine):
+                    raise OrderRefused(refusal)
                 return await self._close(command, engine, Restart(given.reason), given)
 
     async def maintenance(self, order: MaintenanceOrder, given: Given) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent.commands import NodeOption, OverlayOption, ProfileOption, open_sources, resolve_profile
+from agent.commands.launch_lint import lint_command
 from agent.commands.launch_plan import plan_command
 from agent.console import Out
 from agent.launch.arguments import masked
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
     launch.callback()(_group)  # keeps `command` a subcommand although it is the only one
     launch.command("command")(command_command)
     launch.command("plan")(plan_command)
+    launch.command("lint")(lint_command)
     app.add_typer(launch, name="launch")
 
 

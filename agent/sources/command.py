@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.errors import SourceTimeout, SourceUnavailable
@@ -46,8 +46,16 @@ class Commands:
         self._turns: dict[str, threading.Lock] = {}
         self._stuck: dict[str, tuple[Process, float]] = {}
 
-    def run(self, argv: Sequence[str], *, deadline_s: float, key: str, limit_b: int = LIMIT_B) -> Output:
-        """Run `argv` to its end, whatever its exit status.
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        key: str,
+        limit_b: int = LIMIT_B,
+        env: Mapping[str, str] = ENVIRONMENT,
+    ) -> Output:
+        """Run `argv` to its end, whatever its exit status; `env` is all the environment that it gets.
 
         Raises SourceTimeout (it or an earlier one of this key has not ended in time) and SourceUnavailable
         (it cannot be started, or writes more than `limit_b` bytes).
@@ -58,7 +66,7 @@ class Commands:
             raise SourceTimeout(f"{key}: no answer within {deadline_s:g} s")
         try:
             self._refuse_if_stuck(key)
-            return self._run(argv, deadline_s, key, limit_b)
+            return self._run(argv, deadline_s, key, limit_b, env)
         finally:
             turn.release()
 
@@ -80,12 +88,14 @@ class Commands:
                 )
             del self._stuck[key]
 
-    def _run(self, argv: Sequence[str], deadline_s: float, key: str, limit_b: int) -> Output:
+    def _run(
+        self, argv: Sequence[str], deadline_s: float, key: str, limit_b: int, env: Mapping[str, str]
+    ) -> Output:
         started_s = time.monotonic()
         try:
             process = subprocess.Popen(
                 list(argv),
-                env=ENVIRONMENT,
+                env=dict(env),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

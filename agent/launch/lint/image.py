@@ -33,11 +33,11 @@ def scanner_text() -> str:
     return types + "\n".join(lines)
 
 
-def scan_argv(image: str, engine: str) -> list[str]:
-    """The command that scans an image."""
+def podman_python(image: str, options: list[str], script: str, words: list[str]) -> list[str]:
+    """The command that runs a script with the image's Python, without network and without GPUs."""
     return [
-        "podman", "run", "--rm", "--network=none", "--pull=never", "--read-only", "--cap-drop=all",
-        "--entrypoint=python3", image, "-c", scanner_text(), engine,
+        "podman", "run", "--rm", "--network=none", "--pull=never", "--read-only", "--cap-drop=all", *options,
+        "--entrypoint=python3", image, "-c", script, *words,
     ]  # fmt: skip
 
 
@@ -57,7 +57,12 @@ def image_source(launch: Launch) -> EngineSource:
 
 def _scan(image: str, engine: str) -> dict[str, object]:
     key = f"the scan of {image.partition('@')[0]}"
-    output = _commands.run(scan_argv(image, engine), deadline_s=DEADLINE_S, key=key, limit_b=LONGEST_ANSWER_B)
+    output = _commands.run(
+        podman_python(image, [], scanner_text(), [engine]),
+        deadline_s=DEADLINE_S,
+        key=key,
+        limit_b=LONGEST_ANSWER_B,
+    )
     if output.status != 0:
         words = (output.errors.strip().splitlines() or ["no message"])[-1][:160]
         raise SourceUnavailable(f"podman cannot look into {image.partition('@')[0]}: {words}")

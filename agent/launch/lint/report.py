@@ -68,6 +68,7 @@ def lint(
     tree: Tree | None = None,
     fabric: Fabric | None = None,
     home: str | None = None,
+    simulated: bool = False,
 ) -> LaunchReport:
     """Look at a plan. Raises SourceUnavailable where the engine's source cannot be read.
 
@@ -78,6 +79,10 @@ def lint(
     except NotLintable as reason:
         return LaunchReport(f"flags not checked: {reason}")
     except NoProgram as reason:
+        if simulated:
+            raise SourceUnavailable(
+                f"{reason}: the engine of a replayed node is not on this machine"
+            ) from reason
         problem = Problem(
             Severity.ERROR, "launch.command", str(reason), "name the program with its full path"
         )
@@ -95,8 +100,9 @@ def installed_source(plan: LaunchPlan, engine: Engine) -> EngineSource:
 
 
 def own_arguments(argv: Sequence[str], command: Sequence[str]) -> list[str]:
-    """What the engine's program gets after its command, whatever is wrapped around it."""
-    wanted = list(command)
+    """What the engine's program gets after `serve` or `-m MODULE`, whatever is wrapped around it."""
+    words = command.index("-m") + 2 if "-m" in command else 2
+    wanted = list(command[:words])
     for at in range(len(argv) - len(wanted) + 1):
         if list(argv[at : at + len(wanted)]) == wanted:
             return list(argv[at + len(wanted) :])
