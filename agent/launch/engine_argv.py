@@ -46,12 +46,22 @@ def engine_argv(
         if "\0" in part:
             raise LaunchError(f"engine {name}: an argument has a NUL byte; remove it")
     _refuse_too_few_gpus(name, engine, argv)
+    return argv, tuple(_notes(engine, given))
+
+
+def _notes(engine: Engine, given: Sequence[str]) -> list[str]:
+    """What is worth knowing of arguments that are right."""
     notes = []
+    sglang = engine.launch.kind is EngineKind.SGLANG
     if has_flag(given, "--api-key"):
+        instead = "" if sglang else f"; put {API_KEY} into launch.env_file instead"
+        notes.append(f"--api-key is visible to every user of the node{instead}")
+    if sglang and not has_flag(given, "--enable-metrics"):
         notes.append(
-            f"--api-key is visible to every user of the node; put {API_KEY} into launch.env_file instead"
+            "SGLang exports no metrics without --enable-metrics: each period has its canary, however busy it "
+            "is, and queue, cache and latency are not judged; set launch.flags.enable-metrics to true"
         )
-    return argv, tuple(notes)
+    return notes
 
 
 def _model(name: str, engine: Engine, given: Sequence[str]) -> list[str]:
