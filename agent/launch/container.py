@@ -7,11 +7,13 @@ GPUs are CDI devices by full UUID: the host needs a CDI specification with UUID 
 (`nvidia-ctk cdi generate --device-name-strategy=uuid`). /tmp is the home, for caches of compiled kernels; to
 keep them over restarts mount a folder writable and point the cache variables at it.
 
-Tried with podman 4.3.1 and runc on cgroups v1: all options here are accepted (those of the RDMA devices, of
-GPUs and of memlock only as far as podman's own message that the device is missing or the limit not allowed);
-limits, read-only mounts and variables are as asked; SIGTERM reaches the engine and its exit code comes back;
-after SIGKILL of podman the container lives on with its mark, and --replace ends it; --timeout kills. Not
-tried: rootless podman, cgroups v2 and `split`, SELinux, real GPUs and RDMA.
+Tried with podman 4.3.1 and runc as root on cgroups v1: every option here is accepted (those of GPUs and of
+locked memory only as far as podman's own word that the device is missing or the limit not allowed); limits,
+read-only mounts and variables are as asked; an engine (the embedded one) is started, watched and stopped by
+the controller; SIGTERM reaches it and its exit code comes back; after SIGKILL of podman or of one process in
+the container all of it is ended and begun anew; --replace ends what an earlier run left; --timeout kills.
+Not tried: rootless podman, cgroups v2 and `--cgroups=split`, SELinux, real GPUs and RDMA. A unit of systemd
+that runs podman needs a drop-in that takes back its hardening (RestrictNamespaces, NoNewPrivileges, User).
 """
 
 from __future__ import annotations
@@ -82,14 +84,6 @@ def podman_argv(name: str, engine: Engine, needs: ContainerNeeds, inner: Sequenc
         container.image,
         *inner[1:],
     )
-
-
-def in_unit(argv: Sequence[str]) -> tuple[str, ...]:
-    """The same for a systemd unit with Delegate=yes: conmon and the engine stay in the unit's cgroup."""
-    at = next((i for i, word in enumerate(argv[:2]) if word == "run"), None)
-    if at is None or argv[0] != "podman":
-        return tuple(argv)
-    return (*argv[: at + 1], "--cgroups=split", *argv[at + 1 :])
 
 
 def _isolation(container: Container) -> list[str]:

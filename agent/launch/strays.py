@@ -1,21 +1,26 @@
-"""Finding an engine's processes that got away between two looks: daemons that forked twice.
+"""Finding an engine's processes that got away between two looks: daemons that forked twice, and containers.
 
 Nothing in the process table ties them to the engine any more, but orphans are given to the agent (or to init,
-for an engine that was started by an earlier agent), and they still carry the mark of their launch.
+for an engine that was started by an earlier agent), and they still carry the mark of their launch. podman's
+conmon is such an orphan; it does not carry the mark, but the first process of its container does.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from agent.launch.reaper import reap
 from agent.launch.spare_thread import in_spare_thread
 from agent.sources.processes import ProcessStat, carries
 
 logger = logging.getLogger("nodegate.launch")
 
 _INIT_PID = 1
+_CONMON = "conmon"
+#: Names of a container's first process before it has become the engine: it does not carry the mark yet.
+_RUNTIMES = ("runc", "crun", _CONMON)
 
 
 class StrayFinder:
@@ -31,8 +36,8 @@ class StrayFinder:
         self, table: Sequence[ProcessStat], known: Collection[tuple[int, int]]
     ) -> list[ProcessStat]:
         """Orphans in the table that carry the mark and are not known."""
-        parents = (os.getpid(), _INIT_PID)
-        orphans = [stat for stat in table if stat.ppid in parents and not stat.dead]
+        _reap_conmons(table, os.getpid())
+        orphans = list(_orphans(table, os.getpid()))
         fresh = [stat for stat in orphans if stat.key not in self._seen and stat.key not in known]
         self._seen = {stat.key for stat in orphans}
         if not fresh:
@@ -45,3 +50,20 @@ class StrayFinder:
             logger.warning("the marks of %d new orphans could not be read in time", len(fresh))
             self._seen -= {stat.key for stat in fresh[1:]}
             return []
+
+
+def _orphans(table: Sequence[ProcessStat], agent: int) -> Iterator[ProcessStat]:
+    """What was given to the agent or to init, and what runs in containers whose conmon was."""
+    own = [stat for stat in table if stat.ppid in (agent, _INIT_PID) and not stat.dead]
+    conmons = {stat.pid for stat in own if stat.comm == _CONMON}
+    yield from own
+    for stat in table:
+        if stat.ppid in conmons and not stat.dead and not stat.comm.startswith(_RUNTIMES):
+            yield stat
+
+
+def _reap_conmons(table: Sequence[ProcessStat], agent: int) -> None:
+    """Let a conmon go that has ended: it belongs to no engine's processes, so nobody else does."""
+    for stat in table:
+        if stat.dead and stat.ppid == agent and stat.comm == _CONMON:
+            reap(stat.pid)

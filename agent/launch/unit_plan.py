@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import LaunchError
+from agent.launch.podman_unit import in_unit
 
 if TYPE_CHECKING:
     from agent.launch.launch_profile import LaunchPlan
@@ -97,7 +98,7 @@ def unit_plan(plan: LaunchPlan, *, mark: str, log: Path, token: str, started_mon
     """The launch as the unit runs it."""
     return UnitPlan(
         engine=plan.engine,
-        argv=tuple(plan.argv),
+        argv=in_unit(plan.argv),
         env=dict(plan.env),
         env_file=plan.env_file,
         working_dir=plan.working_dir,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ from fake_h200 import h200_node, h200_profile, uuid_of
 from launch_kit import engine_profile, free_port, launch_part, rig
 
 from agent.errors import LaunchError
+from agent.launch import strays
 from agent.launch.arguments import flag_value
-from agent.launch.container import in_unit
 from agent.launch.launch_profile import LaunchPlan, build_plan
+from agent.launch.podman_unit import in_unit
+from agent.launch.strays import StrayFinder
 from agent.model import EnginePhase
+from agent.sources.processes import ProcessStat
 
 IMAGE = "registry.example/vllm@sha256:" + "a" * 64
 ENVIRON = {"PATH": "/usr/bin", "HOME": "/home/x", "LANG": "C"}
@@ -129,6 +133,49 @@ def test_the_working_folder_is_the_containers() -> None:
 def test_in_a_unit_the_container_stays_in_the_units_cgroup() -> None:
     assert in_unit(plan().argv)[:3] == ("podman", "run", "--cgroups=split")
     assert in_unit(("vllm", "serve", "run")) == ("vllm", "serve", "run")
+
+
+def stat(pid: int, ppid: int, comm: str) -> ProcessStat:
+    return ProcessStat(pid, ppid, pid, "S", 1, 100, comm)
+
+
+def test_the_first_process_of_a_container_is_found_by_its_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+
+    def carries(found: ProcessStat, _mark: str) -> bool:
+        looked.append(found.pid)
+        return found.pid == 30
+
+    monkeypatch.setattr(strays, "carries", carries)
+    conmon, other = stat(20, os.getpid(), "conmon"), stat(40, 1, "conmon")
+    starting = [conmon, other, stat(30, 20, "runc:[2:INIT]"), stat(50, 40, "nginx"), stat(60, 50, "nginx")]
+    running = [conmon, other, stat(30, 20, "vllm"), stat(31, 30, "VLLM::EngineCor"), stat(50, 40, "nginx")]
+
+    async def scenario() -> None:
+        finder = StrayFinder("X=", 5.0)
+        assert await finder.find(starting, set()) == []
+        assert [found.pid for found in await finder.find(running, set())] == [30]
+        assert await finder.find(running, {(30, 100)}) == []
+
+    asyncio.run(scenario())
+    assert sorted(looked) == [20, 30, 40, 50]  # each once, and not before it is what it will be
+
+
+def test_a_conmon_that_has_ended_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go: list[int] = []
+    monkeypatch.setattr(strays, "reap", let_go.append)
+    ended = [
+        ProcessStat(pid, parent, pid, state, 1, 100, comm)
+        for pid, parent, state, comm in (
+            (20, os.getpid(), "Z", "conmon"),
+            (21, os.getpid(), "S", "conmon"),
+            (22, os.getpid(), "Z", "vllm"),
+            (23, 1, "Z", "conmon"),
+        )
+    ]
+    monkeypatch.setattr(strays, "carries", lambda _stat, _mark: False)
+    asyncio.run(StrayFinder("X=", 5.0).find(ended, set()))
+    assert let_go == [20]
 
 
 PODMAN = """#!/bin/sh
