@@ -10,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+from fake_h200 import h200_node, h200_profile
 from launch_kit import EMBEDDED, engine_profile, free_port, rig, session
 
 from agent.errors import ParseError
+from agent.launch.launch_profile import LaunchPlan, build_plan
 from agent.launch.warmup_plan import full_concurrency
 from agent.launch_parts import EngineKind
 from agent.model import EnginePhase
@@ -118,3 +120,37 @@ def test_how_many_at_once_follows_from_its_own_flag() -> None:
     assert full_concurrency(profile(1).profile.engines["sim"]) == 2
     assert full_concurrency(profile(1, "--max-running-requests", "2048").profile.engines["sim"]) == 256
     assert full_concurrency(profile(1, "--max-num-seqs", "48").profile.engines["sim"]) == 2
+
+
+def test_its_golden_launch() -> None:
+    launch: dict[str, Any] = {
+        "kind": "sglang",
+        "command": ["python3", "-m", "sglang.launch_server"],
+        "model": "/models/glm",
+        "served_model_name": "glm",
+        "flags": {
+            "context-length": 131072,
+            "enable-metrics": True,
+            "mem-fraction-static": 0.88,
+            "tp-size": 4,
+        },
+    }
+    plan = planned(launch)
+    assert plan.argv == (
+        "python3", "-m", "sglang.launch_server", "--model-path", "/models/glm", "--host", "127.0.0.1",
+        "--port", "8000", "--served-model-name", "glm", "--context-length", "131072", "--enable-metrics",
+        "--mem-fraction-static", "0.88", "--tp-size", "4",
+    )  # fmt: skip
+    assert plan.env["CUDA_VISIBLE_DEVICES"].count("GPU-") == 4
+    assert not [note for note in plan.notes if "metrics" in note]
+    del launch["flags"]["enable-metrics"]
+    launch["args"] = ["--api-key", "k"]
+    notes = " ".join(planned(launch).notes)
+    assert "no metrics without --enable-metrics" in notes
+    assert "visible to every user" in notes and "VLLM_API_KEY" not in notes
+
+
+def planned(launch: dict[str, Any]) -> LaunchPlan:
+    """The plan of an engine on the first four GPUs of an H200 node."""
+    profile = h200_profile({"engines": {"kimi": None, "glm": {"peers": None, "launch": launch}}})
+    return build_plan(profile, "glm", h200_node().sources, {"PATH": "/usr/bin"})
