@@ -346,4 +346,4 @@ def test_the_folder_of_weights_is_followed_into_a_container() -> None:
     box = {"image": f"x@sha256:{'0' * 64}", "mounts": mounts}
     assert of(model="/models/k3/a", runtime="podman", container=box) == "/srv/k3/a"
     assert of(model="/models/k2", runtime="podman", container=box) == "/srv/weights/k2"
-    assert of(model="/elsewhere", runtime="podman", container=box) is None
+    assert of(model="/elsewhere", runtime="podman", container=box) == "/elsewhere"

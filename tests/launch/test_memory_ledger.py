@@ -21,11 +21,14 @@ from sparse_checkpoint import (
 from agent.errors import LaunchError, SourceUnavailable
 from agent.launch.checkpoint import tensor_rules as rules
 from agent.launch.checkpoint.cache_estimate import CacheEstimate, estimate
-from agent.launch.checkpoint.ledger import Ledger, Outcome
+from agent.launch.checkpoint.ledger import Ledger, Outcome, make_ledger
 from agent.launch.checkpoint.model_config import ModelConfig
 from agent.launch.checkpoint.reports import ledger_of, ledger_report
+from agent.launch.checkpoint.room import Room
 from agent.launch.checkpoint.scan import Scan, scan
 from agent.launch.checkpoint.spread import spread_of
+from agent.launch_parts import Checkpoint
+from agent.node_profile import Engine, Launch
 from agent.sources.launch_reading import Severity
 
 GIB = 1 << 30
@@ -150,6 +153,16 @@ def test_host_memory_can_make_it_impossible(d4: Path) -> None:
     )
     smaller, _ = reckon(d4, D4 | OFFLOAD, node, env=D4_ENV, checkpoint={"host_reserve_gib": 0.5})
     assert smaller.outcome is Outcome.POSSIBLE
+
+
+def test_the_limit_of_a_container_counts(d4: Path) -> None:
+    box = {"image": f"x@sha256:{'0' * 64}", "memory_gib": 256}
+    flags = D4 | OFFLOAD
+    launch = {"model": str(d4), "flags": flags, "env": D4_ENV, "runtime": "podman", "container": box}
+    spread = spread_of("e", Engine(gpus=list(range(8)), port=8000, launch=Launch(**launch)))
+    found = scan(d4, spread, Checkpoint())
+    ledger = make_ledger(found.weights, spread, Room(dict.fromkeys(range(8), H20_MIB << 20)), 16)
+    assert "257.245 GiB of offloaded weights do not fit its limit of 256 GiB" in str(ledger.book.errors[0])
 
 
 def test_memory_that_others_hold_counts_until_the_engine_runs(d4: Path) -> None:

@@ -20,6 +20,11 @@ def host_lines(
     need = sum(by_slot.values())
     book.line("host: offloaded", f"sum over the {len(by_slot)} GPUs of this node", need)
     book.facts["host_offload_gib"] = need
+    if spread.container_gib is not None and need > 0:
+        book.line("host: container", f"{spread.container_gib:g} GiB memory_gib", spread.container_gib)
+        if need > spread.container_gib:
+            text = f"{gib(need)} of offloaded weights do not fit its limit of {spread.container_gib:g} GiB"
+            book.refuse("launch.container.memory_gib", text, "raise it, or lower cpu-offload-gb")
     if room.host_total_bytes is None or room.host_available_bytes is None or need == 0:
         return
     total, available = room.host_total_bytes / GIB, room.host_available_bytes / GIB

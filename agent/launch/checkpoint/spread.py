@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agent.errors import LaunchError
 from agent.launch.arguments import flag_value, flag_values, has_flag, parallel_sizes
 from agent.launch.engine_argv import engine_arguments
-from agent.launch_parts import EngineKind
+from agent.launch_parts import EngineKind, Runtime
 from agent.node_profile import Engine
 
 PARTITION = "VLLM_PP_LAYER_PARTITION"
@@ -50,6 +50,8 @@ class Spread:
     float32: bool
     converts: bool
     dummy: bool
+    #: Memory limit of the engine's container, which offloaded weights count against.
+    container_gib: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -95,6 +97,9 @@ def spread_of(name: str, engine: Engine) -> Spread:
         float32=flag_value(args, "--dtype") in ("float32", "float"),
         converts=has_flag(args, "--quantization") or has_flag(args, "-q"),
         dummy=flag_value(args, "--load-format") == "dummy",
+        container_gib=launch.container.memory_gib
+        if launch.runtime is Runtime.PODMAN and launch.container
+        else None,
         notes=notes,
     )
 

@@ -21,10 +21,10 @@ def weights_folder(launch: Launch) -> str | None:
     return model
 
 
-def _on_host(path: str, mounts: list[tuple[str, str]]) -> str | None:
-    """The path outside the container; the innermost mount that holds it counts."""
+def _on_host(path: str, mounts: list[tuple[str, str]]) -> str:
+    """The path outside the container by the innermost mount; without one it is mounted at its own path."""
     for target, source in sorted(mounts, key=lambda mount: -len(mount[0])):
         inside = target.rstrip("/")
         if path == inside or path.startswith(f"{inside}/"):
             return source.rstrip("/") + path[len(inside) :]
-    return None
+    return path
