@@ -58,10 +58,11 @@ def judge(sources: Sources, profile: NodeProfile) -> Iterator[Judged]:
     by_slot = {slot.number: slot for slot in slots(sources, profile)}
     found = {number: _find(sources, number, gpu, by_slot) for number, gpu in expected.gpus.items()}
     known = others(sources, {**by_slot, **found})
+    scene = _Scene(found, by_slot, known, _displaced(expected.gpus, known))
     for number, gpu in expected.gpus.items():
-        yield _of_gpu(sources, profile, number, gpu, _Scene(found, by_slot, known))
+        yield _of_gpu(sources, profile, number, gpu, scene)
     for at, nic in enumerate(expected.nics):
-        yield _of_nic(sources, profile, at, nic, known)
+        yield _of_nic(sources, profile, at, nic, scene)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,23 @@ class _Scene:
     found: Mapping[int, GpuSlot]
     by_slot: Mapping[int, GpuSlot]
     known: Others
+    displaced: frozenset[int]
+
+
+def _displaced(gpus: Mapping[int, ExpectedGpu], known: Others) -> frozenset[int]:
+    """GPUs that are elsewhere by what is read of themselves: another NUMA node, other ways to most GPUs.
+
+    The ways of all other cards to such a one have changed too, which is not their fault.
+    """
+    found = set()
+    for number, gpu in gpus.items():
+        place = known.places.get(number)
+        if place is None:
+            continue
+        wrong, told = _changed(ways(place, known, number), gpu.paths), len(gpu.paths)
+        if (gpu.numa_node is not None and place.numa_node != gpu.numa_node) or 2 * len(wrong) > told > 0:
+            found.add(number)
+    return frozenset(found)
 
 
 def _find(sources: Sources, number: int, gpu: ExpectedGpu, by_slot: Mapping[int, GpuSlot]) -> GpuSlot:
@@ -105,12 +123,13 @@ def _of_gpu(sources: Sources, profile: NodeProfile, number: int, gpu: ExpectedGp
         if place is None:
             slot.known()
             raise SourceUnavailable(f"sysfs has no place for the GPU at {address_of(slot)}")
+        seen = _told(ways(place, scene.known, number), scene, number in scene.displaced)
         problems = [
             *_slot(number, gpu, scene.by_slot),
             *_numa(place.numa_node, gpu.numa_node, _key(number, "numa_node")),
             *_links(sources, profile, slot, gpu),
             *_peers(sources, profile, slot, gpu, scene),
-            *_ways(ways(place, scene.known, number), gpu.paths, _key(number, "paths")),
+            *_ways(seen, gpu.paths, _key(number, "paths")),
         ]
     except SourceError as cause:
         return Judged(subject, unknown=cause)
@@ -184,8 +203,18 @@ def _names(slots_: list[int]) -> str:
     return ", ".join(f"gpu{slot}" for slot in slots_)
 
 
+def _told(seen: Mapping[int, PciWay], scene: _Scene, displaced: bool) -> dict[int, PciWay]:
+    """The ways that a card answers for: all of one that is displaced itself, else those to GPUs in place."""
+    return {slot: way for slot, way in seen.items() if displaced or slot not in scene.displaced}
+
+
+def _changed(seen: Mapping[int, PciWay], want: Mapping[int, PciWay]) -> list[tuple[int, PciWay, PciWay]]:
+    """Slot, way now, way recorded."""
+    return [(slot, seen[slot], way) for slot, way in want.items() if slot in seen and seen[slot] != way]
+
+
 def _ways(seen: Mapping[int, PciWay], want: Mapping[int, PciWay], key: str) -> Iterator[Problem]:
-    wrong = [(slot, seen[slot], way) for slot, way in want.items() if slot in seen and seen[slot] != way]
+    wrong = _changed(seen, want)
     if not wrong:
         return
     told = ", ".join(f"{way} to gpu{slot} (recorded {was})" for slot, way, was in wrong[:_MOST_WAYS])
@@ -194,15 +223,16 @@ def _ways(seen: Mapping[int, PciWay], want: Mapping[int, PciWay], key: str) -> I
     yield Problem(f"{told}{more}", way, was, f"{key}.{slot}")
 
 
-def _of_nic(sources: Sources, profile: NodeProfile, at: int, nic: ExpectedNic, known: Others) -> Judged:
+def _of_nic(sources: Sources, profile: NodeProfile, at: int, nic: ExpectedNic, scene: _Scene) -> Judged:
     port = next((port.port for port in profile.fabric.ports if port.device == nic.device), 1)
     subject, key = f"{nic.device}/{port}", f"topology.expected.nics.{at}"
     try:
         place = nic_place(sources, nic.device)
+        elsewhere = nic.numa_node is not None and place.numa_node != nic.numa_node
         problems = [
             *_serial(sources, nic, key),
             *_numa(place.numa_node, nic.numa_node, f"{key}.numa_node"),
-            *_ways(ways(place, known), nic.paths, f"{key}.paths"),
+            *_ways(_told(ways(place, scene.known), scene, elsewhere), nic.paths, f"{key}.paths"),
         ]
     except DeviceAbsent as cause:
         gone = Problem(f"{nic.device} is not there: {cause}", "absent", nic.device, f"{key}.device")
