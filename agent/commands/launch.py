@@ -13,6 +13,7 @@ import typer
 from agent.commands import NodeOption, OverlayOption, ProfileOption, open_sources, resolve_profile
 from agent.commands.launch_lint import lint_command
 from agent.commands.launch_plan import plan_command
+from agent.commands.launch_presets import presets_command
 from agent.console import Out
 from agent.launch.arguments import masked
 
@@ -34,6 +35,7 @@ def register(app: typer.Typer) -> None:
     launch.command("command")(command_command)
     launch.command("plan")(plan_command)
     launch.command("lint")(lint_command)
+    launch.command("presets")(presets_command)
     app.add_typer(launch, name="launch")
 
 
@@ -74,6 +76,12 @@ def plan_json(plan: LaunchPlan, *, simulated: bool) -> dict[str, Any]:
         "env_origins": dict(plan.origins),
         "secrets": list(plan.secret_names),
         "working_dir": plan.working_dir,
+        "kind": plan.kind,
+        "runtime": plan.runtime,
+        "container_name": plan.container_name,
+        "max_run_s": plan.max_run_s,
+        "headless": plan.headless,
+        "checkpoint": plan.checkpoint,
         "gpus": list(plan.gpu_uuids),
         "numa_nodes": list(plan.numa),
         "notes": list(plan.notes),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from preset_golden import GOLDEN, MODEL, golden, plan_of, stems
+from typer.testing import CliRunner
 
+from agent.commands.launch_presets import presets_command
 from agent.errors import ConfigError, LaunchError
 from agent.launch.arguments import flag_value, has_flag, parallel_sizes
 from agent.launch.engine_argv import engine_argv
@@ -186,6 +190,25 @@ def test_d4_needs_its_image_from_the_profile(tmp_path: Path) -> None:
     found = faults(tmp_path, "    launch: {preset: d4-kimi-k3-mxfp4-h20, model: /m}\n")
     assert len(found) == 1
     assert "engines.kimi.launch.container.image: is missing; write it: Image by digest" in found[0]
+
+
+def said(*arguments: str) -> str:
+    app = typer.Typer()
+    app.command()(presets_command)
+    answer = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert answer.exit_code == 0
+    return answer.stdout
+
+
+def test_the_command_lists_presets_and_shows_one() -> None:
+    assert [line.split()[0] for line in said().splitlines()[1:] if line] == preset_names()
+    shown = said("d4-kimi-k3-mxfp4-h20/eager")
+    assert "launch.flags.cpu-offload-params" in shown and "[w13_weight, w2_weight]" in shown
+    assert "source: all flags" in shown and "note: The first form of the bring-up." in shown
+    (one,) = json.loads(said("d4-kimi-k3-mxfp4-h20", "--json"))["presets"]
+    assert one["engine"]["launch"]["container"]["max_run_s"] == 43200
+    with pytest.raises(ConfigError, match="there is no preset `d4`; "):
+        said("d4")
 
 
 @pytest.mark.parametrize(
