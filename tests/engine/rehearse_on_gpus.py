@@ -46,6 +46,12 @@ ARGS = (
 )
 
 
+CANARY = {"period_s": 3, "deadline_s": 5, "restart_after": 50}
+#: From a canary's verdict to a closed gate.
+SLACK_S = 1.0
+NODEGATE = [sys.executable, "-c", "from agent.cli import main; main()"]
+
+
 def get(port: int, path: str, body: dict[str, Any] | None = None, timeout_s: float = 30.0) -> tuple[int, str]:
     """One request to this machine; code 0 when nothing answers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
@@ -89,7 +95,7 @@ def one(name: str) -> ProcessStat:
     return next(stat for stat in engine_processes() if stat.comm.startswith(name))
 
 
-def written(folder: Path, base: Path, command: list[str]) -> Path:
+def written(folder: Path, base: Path, command: list[str], *, topo: bool) -> Path:
     """The model and the profile with the engine."""
     make_tiny_model.CONFIG.update(SIZES)
     make_tiny_model.main(folder / "model")
@@ -113,13 +119,25 @@ def written(folder: Path, base: Path, command: list[str]) -> Path:
         "agent_check_port": AGENT_CHECK,
         "launch": launch,
         "start_deadline_s": 300,
-        "canary": {"period_s": 3, "deadline_s": 5, "restart_after": 50},
+        "canary": CANARY,
         "backoff": {"first_s": 0.2, "jitter": 0.0},
+        "warmup": {"first_token_s": 5.0},
+        "soak": {"duration_s": 20, "concurrent": 16, "prompt_tokens": 512, "max_tokens": 128},
     }
     profile |= {"mode": "manage", "engines": {"main": engine}, "api": {"host": "127.0.0.1", "port": API}}
     path = folder / "profile.yaml"
     path.write_text(yaml.safe_dump(profile))
+    if topo:
+        profile["topology"] = {**profile.get("topology", {}), "nccl_file": str(folder / "topo.xml")}
+        nodegate("topo", "write", str(folder / "topo.xml"), "--profile", str(path))
+        path.write_text(yaml.safe_dump(profile))
     return path
+
+
+def nodegate(*words: str) -> dict[str, Any]:
+    """One command, its exit code and what it printed."""
+    done = subprocess.run([*NODEGATE, *words], capture_output=True, text=True, check=False, timeout=120)
+    return {"words": words, "exit_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
 
 
 def hang(name: str) -> dict[str, Any]:
@@ -168,13 +186,32 @@ def kill(name: str | None) -> dict[str, Any]:
     }
 
 
+def start_daemon(folder: Path, log: Any, profile: Path) -> subprocess.Popen[bytes]:
+    """The daemon as a process."""
+    words = [*NODEGATE, "run", "--profile", str(profile), "--state-dir", str(folder / "state")]
+    words += ["--run-dir", str(folder / "run"), "--log-dir", str(folder / "log")]
+    return subprocess.Popen(words, stdout=log, stderr=log)
+
+
+def adopt(daemon: subprocess.Popen[bytes], again: Callable[[], subprocess.Popen[bytes]]) -> Any:
+    """SIGKILL the agent and start another: the engine stays the same, the gate is closed for a moment."""
+    before = sorted(stat.pid for stat in engine_processes())
+    daemon.kill()
+    daemon.wait()
+    successor = again()
+    answered_s = wait_for("an answer", lambda: get(API, "/readyz/main")[0] > 0, 60)
+    opened_s = wait_for("an open gate", ready, 60)
+    same = before == sorted(stat.pid for stat in engine_processes())
+    told = {"first_answer_after_s": answered_s, "open_after_that_s": opened_s, "same_processes": same}
+    return successor, told
+
+
 def rehearse(folder: Path, log: Any, profile: Path) -> dict[str, Any]:
-    """The whole rehearsal, with the daemon as a process."""
-    words = [sys.executable, "-c", "from agent.cli import main; main()", "run", "--profile", str(profile)]
-    words += ["--state-dir", str(folder / "state"), "--run-dir", str(folder / "run")]
-    words += ["--log-dir", str(folder / "log")]
-    daemon = subprocess.Popen(words, stdout=log, stderr=log)
-    told: dict[str, Any] = {}
+    """The whole rehearsal."""
+    told: dict[str, Any] = {"bound_s": CANARY["period_s"] + CANARY["deadline_s"] + SLACK_S}
+    told["lint"] = nodegate("launch", "lint", "main", "--profile", str(profile))
+    told["plan"] = nodegate("launch", "plan", "main", "--profile", str(profile))
+    daemon = start_daemon(folder, log, profile)
     try:
         codes: set[int] = set()
         told["open_after_s"] = wait_for(
@@ -182,16 +219,20 @@ def rehearse(folder: Path, log: Any, profile: Path) -> dict[str, Any]:
         )
         told["codes_on_the_way"] = sorted(codes)
         told["processes"] = sorted(stat.comm for stat in engine_processes())
-        body = {"model": "tiny", "prompt": "count one two", "max_tokens": 8}
+        body = {"model": "tiny", "prompt": "count one two three", "max_tokens": 8}
         told["completion"] = get(ENGINE, "/v1/completions", body)
+        told["status_when_open"] = json.loads(get(API, "/status")[1])
         told["hang"] = [hang("VLLM::EngineCor"), hang("VLLM::Worker_TP")]
+        daemon, told["adopted"] = adopt(daemon, lambda: start_daemon(folder, log, profile))
         told["kill"] = [kill("VLLM::Worker_TP"), kill(None)]
+        told["capture"] = nodegate("capture", str(folder / "capture"), "--profile", str(profile))
         told["status"] = json.loads(get(API, "/status")[1])
     finally:
         daemon.send_signal(signal.SIGTERM)
         began_s = time.monotonic()
         told["exit_code"] = daemon.wait(120)
         told["ended_after_s"] = round(time.monotonic() - began_s, 3)
+        told["processes_left"] = [stat.comm for stat in processes() if stat.comm.startswith("VLLM")]
     return told
 
 
@@ -201,9 +242,10 @@ def main() -> None:
     parser.add_argument("--profile", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--vllm", default="vllm serve", help="program and first arguments, up to `serve`")
+    parser.add_argument("--topo", action="store_true", help="write an NCCL topology file and use it")
     given = parser.parse_args()
     given.folder.mkdir(parents=True)
-    profile = written(given.folder, given.profile, shlex.split(given.vllm))
+    profile = written(given.folder, given.profile, shlex.split(given.vllm), topo=given.topo)
     with (given.folder / "daemon.log").open("w") as log:
         print(json.dumps(rehearse(given.folder, log, profile), indent=1))
 
