@@ -1,4 +1,4 @@
-"""Flags of a launch against the engine that is installed: unknown, gone, abbreviated, twice, without value."""
+"""Flags of a launch against the installed engine: unknown, gone, abbreviated, twice, without value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,16 @@ GOOD = [
     ["-tp", "1", "-O3", "--compilation-config.mode", "0", "--compilation-config.level=3"],
     ["--middleware", "a", "--middleware", "b", "--served-model-name", "a", "b"],
     ["--max-num-seqs", "4", "--max-num-seqs", "4"],
-    ["--hf-token", "--allowed-origins", '["*"]', "--unclear", "a", "b", "--distributed-executor-backend", "own"],
+    [
+        "--hf-token",
+        "--allowed-origins",
+        '["*"]',
+        "--unclear",
+        "a",
+        "b",
+        "--distributed-executor-backend",
+        "own",
+    ],
     ["--enable-log-requests", "--disable-log-stats", "-cc", '{"mode": 0}', "--master-port", "-1"],
 ]
 
@@ -55,18 +64,38 @@ WRONG = [
     ("--num-scheduler-steps 8", "--num-scheduler-steps", "steps overlap by themselves"),
     ("--worker-use-ray", "--worker-use-ray", "use --distributed-executor-backend ray"),
     ("--cache-block-size 16", "--cache-block-size", "no released vllm has it"),
-    ("--max-num-sequences 4", "--max-num-sequences", "vllm 0.32.0 has no such flag; did you mean --max-num-seqs?"),
+    (
+        "--max-num-sequences 4",
+        "--max-num-sequences",
+        "vllm 0.32.0 has no such flag; did you mean --max-num-seqs?",
+    ),
     ("--qqq 4", "--qqq", "has no such flag; remove it"),
     ("-zz 4", "-zz", "has no such flag"),
-    ("--data-parallel 2", "--data-parallel", "could be --data-parallel-rank, --data-parallel-size: the engine"),
+    (
+        "--data-parallel 2",
+        "--data-parallel",
+        "could be --data-parallel-rank, --data-parallel-size: the engine",
+    ),
     ("--no-e", "--no-e", "could be --no-enable-chunked-prefill, --no-enable-log-requests, "),
     ("--max-num-seqs", "--max-num-seqs", "needs a value and has none"),
     ("--cudagraph-capture-sizes --headless", "--cudagraph-capture-sizes", "needs a value and has none"),
-    ("--enforce-eager true", "--enforce-eager", "takes no value and 'true' follows it; remove 'true'; write --no-"),
-    ("--enforce-eager=true", "--enforce-eager", "takes no value and is given 'true'; write --enforce-eager alone"),
+    (
+        "--enforce-eager true",
+        "--enforce-eager",
+        "takes no value and 'true' follows it; remove 'true'; write --no-",
+    ),
+    (
+        "--enforce-eager=true",
+        "--enforce-eager",
+        "takes no value and is given 'true'; write --enforce-eager alone",
+    ),
     ("--headless=1", "--headless", "leave it out to turn it off"),
     ("--max-num-seqs 4 5", "--max-num-seqs", "takes one value and '5' follows that"),
-    ("--mamba-cache-mode all", "--mamba-cache-mode", "'all' is not one of its values; write one of align, none"),
+    (
+        "--mamba-cache-mode all",
+        "--mamba-cache-mode",
+        "'all' is not one of its values; write one of align, none",
+    ),
     ("--dtype float32", "--dtype", "write one of auto, bfloat16, float16"),
     ("--max-num-seqs 4 --max_num_seqs 8", "--max_num_seqs", "is given twice, with 4 and 8"),
     (
@@ -74,8 +103,12 @@ WRONG = [
         "--no-enable-prefix-caching",
         "contradicts --enable-prefix-caching",
     ),
-    ("--disable-custom-all-reduce --no-disable-custom-all-reduce", "--no-disable-custom-all-reduce", "contradicts"),
-]  # fmt: skip
+    (
+        "--disable-custom-all-reduce --no-disable-custom-all-reduce",
+        "--no-disable-custom-all-reduce",
+        "contradicts",
+    ),
+]
 
 
 @pytest.mark.parametrize(("args", "where", "text"), WRONG, ids=[row[0] for row in WRONG])
@@ -108,7 +141,8 @@ def test_a_patched_build_declares_its_flags_and_variables(program: Path) -> None
     assert set(told(bare)) == set(args)
     assert "declare it in launch.patched.flags" in told(bare)["--ndma-enabled"]
     assert told(bare, Severity.WARNING) == {
-        "VLLM_ENABLE_NDMA": "vllm 0.32.0 reads no such variable; remove it, or declare it in launch.patched.env",
+        "VLLM_ENABLE_NDMA": "vllm 0.32.0 reads no such variable; remove it, or declare it in "
+        "launch.patched.env",
         "VLLM_LOGING_LEVEL": "vllm 0.32.0 reads no such variable; did you mean VLLM_LOGGING_LEVEL?",
     }
     flags = ["enable-expert-aware-scheduling", "--ndma_enabled"]
@@ -129,7 +163,12 @@ def test_a_word_that_belongs_to_no_flag(program: Path) -> None:
     assert linted(launch).problems == ()  # the model, behind a flag
 
 
-CONFIG = "max-num-seqs: 4\nswap_space: 8\nenforce-eager: true\nserved-model-name: [a, b]\nenable-prefix-caching: false\n"
+CONFIG = """max-num-seqs: 4
+swap_space: 8
+enforce-eager: true
+served-model-name: [a, b]
+enable-prefix-caching: false
+"""
 
 
 def test_a_configuration_file_is_read_and_gives_way(program: Path) -> None:
@@ -138,7 +177,10 @@ def test_a_configuration_file_is_read_and_gives_way(program: Path) -> None:
     assert set(told(found)) == {"/etc/e.yaml: --swap_space"}
     # What counts is the command line's: 8 requests fit.
     launch["args"] += ["--max-num-batched-tokens", "6"]
-    assert "is less than --max-num-seqs 8" in told(linted(launch, {"etc/e.yaml": CONFIG}))["--max-num-batched-tokens"]
+    assert (
+        "is less than --max-num-seqs 8"
+        in told(linted(launch, {"etc/e.yaml": CONFIG}))["--max-num-batched-tokens"]
+    )
 
 
 FILES = [
@@ -164,7 +206,15 @@ def test_sglang(tmp_path: Path) -> None:
     assert good.problems == ()
     assert good.summary == "6 flags for sglang 0.5.23: nothing wrong"
     env = {"SGLANG_LOG_MS": "1", "SGLANG_LOG_US": "1"}
-    args = ["--rank", "1", "--hidden", "--load-format", "x", "--no-trust-remote-code", "--enable-dp-attention"]
+    args = [
+        "--rank",
+        "1",
+        "--hidden",
+        "--load-format",
+        "x",
+        "--no-trust-remote-code",
+        "--enable-dp-attention",
+    ]
     bad = linted({**launch, "args": args, "env": env})
     assert set(told(bad)) == {"--rank", "--hidden", "--load-format", "--no-trust-remote-code"}
     assert set(told(bad, Severity.WARNING)) == {"--enable-dp-attention", "SGLANG_LOG_US"}

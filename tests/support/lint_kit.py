@@ -14,7 +14,7 @@ from agent.node_profile import NodeProfile
 from agent.profile_loader import profile_from_dict
 from agent.sources.launch_reading import LaunchReport, Severity
 
-VLLM_ARG_UTILS = '''
+VLLM_ARG_UTILS = """
 import argparse
 from vllm.config import CacheConfig, ModelConfig, ParallelConfig, SchedulerConfig
 _OLD = "--log-config-file is deprecated and will be removed. Use --logging-config.file instead."
@@ -49,7 +49,7 @@ class EngineArgs:
         group.add_argument("--disable-custom-all-reduce", **parallel_kwargs["disable_custom_all_reduce"])
         cache_kwargs = get_kwargs(CacheConfig)
         group.add_argument("--gpu-memory-utilization", **cache_kwargs["gpu_memory_utilization"])
-        group.add_argument("--enable-prefix-caching", **{**cache_kwargs["enable_prefix_caching"], "default": None})
+        group.add_argument("--enable-prefix-caching", **{**cache_kwargs["enable_prefix_caching"], "a": 1})
         group.add_argument("--mamba-cache-mode", **cache_kwargs["mamba_cache_mode"])
         group.add_argument("--offload-backend", **cache_kwargs["offload_backend"])
         group.add_argument("--cpu-offload-gb", **cache_kwargs["cpu_offload_gb"])
@@ -68,8 +68,8 @@ class AsyncEngineArgs(EngineArgs):
     @staticmethod
     def add_cli_args(parser):
         parser.add_argument("--enable-log-requests", action=argparse.BooleanOptionalAction)
-'''
-VLLM_CONFIG = '''
+"""
+VLLM_CONFIG = """
 from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     Runner = Literal["generate"]
@@ -111,8 +111,8 @@ class SchedulerConfig:
     sizes: list[int] | None = None
     compilation: "Optional[CompilationConfig]" = None
     level: int = 2
-'''
-VLLM_CLI = '''
+"""
+VLLM_CLI = """
 class BaseFrontendArgs:
     chat_template: str | None = None
     allowed_origins: list[str] = ()
@@ -129,16 +129,16 @@ def make_arg_parser(parser):
     parser.add_argument("--headless", action="store_true")
     parser.add_argument("--api-server-count", "-asc", type=int)
     parser.add_argument("--config", help="file")
-'''
-VLLM_ENVS = '''
+"""
+VLLM_ENVS = """
 import os
 environment_variables = {
     "VLLM_LOGGING_LEVEL": lambda: os.getenv("VLLM_LOGGING_LEVEL"),
     "VLLM_PP_LAYER_PARTITION": lambda: None,
     "VLLM_API_KEY": lambda: None,
 }
-'''
-SGLANG = '''
+"""
+SGLANG = """
 from sglang.srt.arg_groups.arg_utils import A, Arg, Derived
 class Parallel:
     _NS_PATH = "parallel"
@@ -155,7 +155,7 @@ class ServerArgs:
     def add_cli_args(parser):
         parser.add_argument("--config", type=str)
         parser.add_argument("--enable-dp-attention", action=DeprecatedStoreTrueAction, help="Deprecated. No.")
-'''
+"""
 
 
 def vllm_site(folder: Path, version: str = "0.32.0", cli: str = "entrypoints/launchers/cli_args.py") -> Path:
@@ -178,7 +178,7 @@ def sglang_site(folder: Path, version: str = "0.5.23") -> Path:
         "sglang/__init__.py": "",
         "sglang/srt/server_args.py": SGLANG.partition("class ServerArgs:")[2].join(["class ServerArgs:", ""]),
         "sglang/srt/arg_groups/fields/parallel.py": SGLANG.partition("class ServerArgs:")[0],
-        "sglang/srt/environ.py": 'class Envs:\n    SGLANG_LOG_MS = EnvBool(False)\n',
+        "sglang/srt/environ.py": "class Envs:\n    SGLANG_LOG_MS = EnvBool(False)\n",
     }
     return _filled(folder, site, files, "sglang")
 

@@ -86,18 +86,23 @@ def _devices(settings: NcclSettings, around: Around) -> Iterator[Problem]:
         text = f"names {len(items)} devices and NCCL uses {MAX_HCAS} at most"
         yield Problem(Severity.ERROR, where, text, "name fewer")
     present = around.names(_RDMA)
+    missing: list[str] = []
     for item in items:
         device, _, port = item.partition(":")
         taken = [name for name in present if name == device or (not exact and name.startswith(device))]
         if not taken and not excludes:
-            text = f"there is no RDMA device {device}"
-            yield Problem(around.bad, where, text, f"this node has {', '.join(present)[:80] or 'none'}")
+            missing.append(device)
         elif port.isdecimal() and not excludes:
             yield from _port(around, where, taken, port.split(":")[0])
         more = [name for name in taken if name != device]
         if more and device in taken:
             text = f"{device} is taken for the beginning of a name, so {', '.join(more)[:60]} are meant too"
             yield Problem(around.bad, where, text, f"write ={given.lstrip('^')}")
+    if missing:
+        text = f"there is no RDMA device {', '.join(missing)[:80]}"
+        yield Problem(
+            around.bad, where, text, f"name those that there are: {', '.join(present)[:80] or 'none'}"
+        )
     if not exact and given.lstrip("^"):
         text = "without `=` each name is a prefix: mlx5_1 is mlx5_10 to mlx5_19 too"
         yield Problem(

@@ -39,7 +39,7 @@ def parser_problems(
 
     Raises NotLintable, NoProgram and SourceError.
     """
-    words = [own_engine(plan, engine), json.dumps(own_arguments(plan.argv, engine.launch.command))]
+    words = [own_engine(plan, engine), json.dumps(own_arguments(plan, engine))]
     words += ["config"] if config else []
     words += [f"dir={plan.working_dir}"] if plan.working_dir else []
     answer = _ask(plan, engine, commands, words, {})

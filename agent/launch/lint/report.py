@@ -99,13 +99,17 @@ def installed_source(plan: LaunchPlan, engine: Engine) -> EngineSource:
     return read_package(program.engine, package_of(program, env))
 
 
-def own_arguments(argv: Sequence[str], command: Sequence[str]) -> list[str]:
+def own_arguments(plan: LaunchPlan, engine: Engine) -> list[str]:
     """What the engine's program gets after `serve` or `-m MODULE`, whatever is wrapped around it."""
+    command, argv = engine.launch.command, list(plan.argv)
+    container = engine.launch.container
+    if plan.runtime is Runtime.PODMAN and container is not None and container.image in argv:
+        argv = [command[0], *argv[argv.index(container.image) + 1 :]]  # the program itself is the entrypoint
     words = command.index("-m") + 2 if "-m" in command else 2
     wanted = list(command[:words])
     for at in range(len(argv) - len(wanted) + 1):
-        if list(argv[at : at + len(wanted)]) == wanted:
-            return list(argv[at + len(wanted) :])
+        if argv[at : at + len(wanted)] == wanted:
+            return argv[at + len(wanted) :]
     raise SourceUnavailable(f"the launch does not run {' '.join(wanted)[:60]}")
 
 
@@ -122,7 +126,7 @@ def _problems(
     if launch.kind.value != source.engine:
         text = f"is {launch.kind.value} and the program is {source.engine}"
         state.problems.append(Problem(Severity.ERROR, "launch.kind", text, f"write {source.engine}"))
-    leading, given = take_apart(own_arguments(plan.argv, launch.command))
+    leading, given = take_apart(own_arguments(plan, engine))
     _words_before(state, leading)
     _flags(state, [*given, *_from_file(state, given, plan, launch, tree)], has_model=bool(leading))
     state.problems += repeated(state.used)
@@ -213,7 +217,7 @@ def _report(
     rank: Callable[[Problem], bool] = lambda problem: problem.severity is not Severity.ERROR  # noqa: E731
     told = sorted(dict.fromkeys(problems), key=rank)
     errors = sum(problem.severity is Severity.ERROR for problem in told)
-    count = len(take_apart(own_arguments(plan.argv, engine.launch.command))[1])
+    count = len(take_apart(own_arguments(plan, engine))[1])
     words = f"{count} flags for {source.title}"
     found = f"{errors} errors, {len(told) - errors} warnings" if told else "nothing wrong"
     facts: dict[str, str | float] = {
