@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["PassReport", "run_pass", "select"]
 
 #: These checks judge what the daemon sees of its engines over time, or what it has kept in its journal.
-#: What is known of a launch before it is made has commands of its own: `launch lint`, `launch plan`.
-_OF_DAEMON = (
-    "engine.health", "engine.cpu", "engine.memory", "engine.numa", "engine.prefix_cache",
-    "engine.flags", "engine.checkpoint", "gpu.memory_growth", "history.",
-)  # fmt: skip
+_OF_DAEMON = frozenset([
+    "engine.health", "engine.cpu", "engine.latency", "engine.memory", "engine.numa", "engine.prefix_cache",
+    "engine.pressure", "gpu.memory_growth", "history.repeat",
+])  # fmt: skip
 
 
 def run_pass(
@@ -104,7 +103,7 @@ def select(checks: Mapping[str, Check], phase: Phase | None, only: str | None) -
 
 def _without_daemon(plan: CheckPlan) -> CheckPlan:
     """The plan; what only the daemon watches is left out, and says so."""
-    if plan.skip_reason is None and plan.check.id.startswith(_OF_DAEMON):
+    if plan.skip_reason is None and plan.check.id in _OF_DAEMON:
         return replace(plan, skip_reason="needs the daemon: nodegate status")
     return plan
 

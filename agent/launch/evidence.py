@@ -34,6 +34,8 @@ REFRESH_S = 20.0
 STALE_S = 300.0
 #: The longest that one question waits for a first look.
 WAIT_S = 3.0
+#: One pass has no second chance; it waits nearly as long as its checks may take.
+ONE_PASS_WAIT_S = 9.0
 
 
 class Look:
@@ -61,7 +63,7 @@ class Look:
             found = self._found if self._key == key else None
         if found is None:
             since = f", the last answer is {late_s:.0f} s old" if late_s > STALE_S else ""
-            raise SourceUnavailable(f"{self._what} is being read{since}")
+            raise SourceUnavailable(f"{self._what}: still being looked at{since}")
         if isinstance(found, SourceError):
             raise type(found)(str(found))
         return found
@@ -152,7 +154,7 @@ class LiveLaunches:
         if engine is None:
             raise SourceUnavailable(f"the profile has no engine {name}")
         with self._lock:
-            what = f"the {kind} of {name}"
+            what = f"{kind} of {name}"
             look = self._looks.setdefault((kind, name), Look(what, self._sources.clock.mono_s, self._wait_s))
         return look.report(_key(profile, engine), lambda: read(profile, name))
 
@@ -213,6 +215,7 @@ def attach_launches(
     """Give live sources their launch evidence; None where nodegate launches nothing."""
     if profile.mode is not Mode.MANAGE or not profile.engines:
         return None
-    launches = LiveLaunches(profile, opened.sources, state_dir, work=work)
+    wait_s = WAIT_S if work else ONE_PASS_WAIT_S
+    launches = LiveLaunches(profile, opened.sources, state_dir, work=work, wait_s=wait_s)
     opened.sources = replace(opened.sources, launches=launches)
     return launches

@@ -230,6 +230,9 @@ def test_gpus_that_are_not_enough_are_told(small: Path) -> None:
     assert "takes 4 GPUs here, not 3" in warnings_of(
         reckon(small, {"tensor-parallel-size": 4}, gpus=[0, 1, 2])[0]
     )
+    many, _ = reckon(small, {"tensor-parallel-size": 2, "cpu-offload-gb": 1}, gpus=[0, 1, 2, 3])
+    assert "TP 2 x PP 1 x DP 1 over 1 node(s) takes 2 GPUs here, not 4" in warnings_of(many)
+    assert many.facts["host_offload_gib"] == pytest.approx(2 * many.facts["stage0_offload_gib"])
 
 
 def test_a_config_without_layers_cannot_be_split(small: Path) -> None:

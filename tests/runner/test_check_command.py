@@ -60,8 +60,8 @@ def test_a_sound_node_passes_in_phase_serving_without_a_daemon(capsys: pytest.Ca
     code, out, _ = check(capsys, "--phase", "serving", "--sample-seconds", "0.05", "--format", "json")
     waiting = {r["check"] for r in json.loads(out)["results"] if "needs the daemon" in r["summary"]}
     assert waiting == {
-        "engine.cpu", "engine.health", "engine.memory", "engine.numa", "engine.prefix_cache",
-        "gpu.memory_growth", "history.repeat",
+        "engine.cpu", "engine.health", "engine.latency", "engine.memory", "engine.numa",
+        "engine.prefix_cache", "engine.pressure", "gpu.memory_growth", "history.repeat",
     }  # fmt: skip
     assert code == 0
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.errors import LaunchError
-from agent.launch.arguments import flag_value, flag_values, has_flag, parallel_sizes
+from agent.launch.arguments import Parallel, flag_value, flag_values, has_flag, parallel_sizes
 from agent.launch.engine_argv import engine_arguments
 from agent.launch_parts import EngineKind, Runtime
 from agent.node_profile import Engine
@@ -71,7 +71,7 @@ def spread_of(name: str, engine: Engine) -> Spread:
     args = engine_arguments(engine)
     sizes = parallel_sizes(args)
     nodes, node = _nodes(name, engine, args)
-    ranks, notes = _ranks(sizes.tensor, sizes.pipeline, nodes, node, engine.gpus)
+    ranks, notes = _ranks(sizes, nodes, node, engine.gpus)
     sglang = launch.kind is EngineKind.SGLANG
     share, origin = _utilisation(name, args, sglang=sglang)
     return Spread(
@@ -116,19 +116,23 @@ def _nodes(name: str, engine: Engine, args: Sequence[str]) -> tuple[int, int]:
 
 
 def _ranks(
-    tensor: int, pipeline: int, nodes: int, node: int, slots: Sequence[int]
+    sizes: Parallel, nodes: int, node: int, slots: Sequence[int]
 ) -> tuple[tuple[Rank, ...], tuple[str, ...]]:
     """The workers here. Ranks count through a tensor-parallel group first, then stages, then replicas."""
-    first = node * (tensor * pipeline // nodes)
+    needs = sizes.world / nodes
+    replicas = min(int(len(slots) / needs), sizes.data)  # further replicas are on other nodes
+    used = slots[: max(int(replicas * needs), 0)] if replicas else slots
+    first = node * (sizes.world // nodes)
     ranks = tuple(
-        Rank(stage=(first + at) // tensor % pipeline, group=(first + at) // tensor, slot=slot)
-        for at, slot in enumerate(slots)
+        Rank(
+            stage=(first + at) // sizes.tensor % sizes.pipeline, group=(first + at) // sizes.tensor, slot=slot
+        )
+        for at, slot in enumerate(used)
     )
-    needs = tensor * pipeline / nodes
-    if slots and len(slots) % needs:
-        text = f"TP {tensor} x PP {pipeline} over {nodes} node(s) takes {needs:g} GPUs here, not {len(slots)}"
-        return ranks, (text,)
-    return ranks, ()
+    if len(used) == len(slots) and (not slots or len(slots) % needs == 0):
+        return ranks, ()
+    shape = f"TP {sizes.tensor} x PP {sizes.pipeline} x DP {sizes.data} over {nodes} node(s)"
+    return ranks, (f"{shape} takes {needs * max(replicas, 1):g} GPUs here, not {len(slots)}",)
 
 
 def _utilisation(name: str, args: Sequence[str], *, sglang: bool) -> tuple[float, str]:
