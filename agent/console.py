@@ -19,6 +19,7 @@ STYLES = {
     "SKIP": "dim",
     "serving": "bold green",
     "degraded": "bold yellow",
+    "member": "bold green",
     "booting": "cyan",
     "preflight": "cyan",
     "launching": "cyan",

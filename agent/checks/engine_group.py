@@ -41,7 +41,7 @@ def _no_group(profile: NodeProfile) -> str | None:
     "engine.group",
     title="Members of the group agree and answer",
     source="GET /group/ENGINE of every member, over both networks",
-    serving_class=ServingClass.HARD,
+    serving_class=ServingClass.IMMEDIATE,
     limits=GroupLimits,
     phases=(Phase.ADMISSION, Phase.SERVING),
     period_s=1.0,

@@ -256,7 +256,7 @@ def _with_word(judgement: Judgement, word: GroupWord, engine: str) -> Judgement:
     missing = tuple(name for name in judgement.missing if name.partition(" ")[0] != CHECK)
     said = Blocker(CHECK, f"engine:{engine}", word.verdict, word.line, Action(hint=word.hint))
     if word.verdict is Verdict.FAIL:
-        lists["hard"] = (said, *lists["hard"])
+        lists["immediate"] = (said, *lists["immediate"])
         lists["admission_blockers"] = (said, *lists["admission_blockers"])
     elif word.verdict is Verdict.UNKNOWN:
         lists["admission_blockers"] = (*lists["admission_blockers"], said)

@@ -41,6 +41,7 @@ TABLE = {
     S.QUARANTINED: (503, "down #gpu.thermal_margin"),
     S.STOPPED: (503, "down #stopped"),
     S.MAINTENANCE: (503, "maint"),
+    S.MEMBER: (503, "down #member"),
 }
 
 

@@ -14,7 +14,7 @@ from agent.model import ActionKind, Phase, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 
 CHECKS = load_all()
-PLAY_TAGS = {"gpu", "nic", "roce", "sysctl"}
+PLAY_TAGS = {"gpu", "nic", "roce", "sysctl", "topo"}
 NO_HARDWARE = {
     "gpus": {"count": 0},
     "nvlink": {"links_per_gpu": 0},
@@ -83,12 +83,12 @@ def test_a_burst_of_errors_is_over_before_it_is_confirmed_as_lasting(check: Chec
 
 
 def test_what_cannot_be_waived_and_what_is_network() -> None:
-    assert {c.id for c in CHECKS.values() if not c.waivable} == {"gpu.lost", "engine.health"}
+    assert {c.id for c in CHECKS.values() if not c.waivable} == {"gpu.lost", "engine.health", "engine.group"}
     assert {c.id for c in CHECKS.values() if c.network} == {
         c.id for c in CHECKS.values() if c.id.startswith(("nic.", "roce.", "ib.")) or c.id == "engine.peers"
     }
     immediate = {c.id for c in CHECKS.values() if c.serving_class is ServingClass.IMMEDIATE}
-    assert immediate == {"gpu.lost", "xid", "sxid", "engine.health"}
+    assert immediate == {"gpu.lost", "xid", "sxid", "engine.health", "engine.group"}
     # A node must come back by itself when it is well; a leak that has dried is not.
     assert {c.id for c in CHECKS.values() if c.sticky} == {"bmc.leak"}
 

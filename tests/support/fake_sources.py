@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fake_groups import observation
+
 from agent.bmc_profile import RedfishEndpoint
 from agent.errors import DeviceAbsent, NotSupported, ParseError, SourceUnavailable
 from agent.model import EnginePhase, EngineStatus
@@ -36,6 +38,7 @@ from agent.sources import (
 )
 from agent.sources.fault_history import PartFault
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal, SystemReading
+from agent.sources.group_reading import GroupObservation
 from agent.sources.host_reading import ClockSync, DiskSpace, MountAnswer, Reach, UnitState
 from agent.sources.launch_reading import LaunchReport, Problem, Severity
 
@@ -299,6 +302,17 @@ class FakeLaunches:
 
 
 @dataclass
+class FakeGroups:
+    node: dict[str, Any]
+    clock: FakeClock
+
+    def observe(self, engine: str) -> GroupObservation:
+        if engine not in self.node["groups"]:
+            raise SourceUnavailable(f"the group of {engine} has not been looked at yet")
+        return observation(_given(self.node["groups"][engine], f"group of {engine}"), self.clock.now_s)
+
+
+@dataclass
 class FakeKmsg:
     node: dict[str, Any]
     cleared_s: float = -1.0
@@ -366,7 +380,7 @@ class FakeNode:
         empty: dict[str, Any] = {"net": {}, "files": {}, "links": {}, "kmsg": [], "engines": {}}
         self.data = (
             empty
-            | {"host": {}, "bmc": {}, "faults": [], "launches": {}}
+            | {"host": {}, "bmc": {}, "faults": [], "launches": {}, "groups": {}}
             | (self.data if self.shared else copy.deepcopy(self.data))
         )
         self.nvml = FakeNvml(self.data, self.clock, self.reads)
@@ -382,6 +396,7 @@ class FakeNode:
             bmc=FakeBmc(self.data, self.reads),
             history=FakeHistory(self.data),
             launches=FakeLaunches(self.data),
+            groups=FakeGroups(self.data, self.clock),
             simulated=True,
         )
 
