@@ -7,7 +7,6 @@ bus id no GPU has, and for a file that is not there it only writes a line of lev
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -100,10 +99,10 @@ def topology_file(sources: Sources, profile: NodeProfile, _limits: Limits) -> It
 def _judge(sources: Sources, profile: NodeProfile, named: Named) -> Finding:
     if named.host is None:
         return _fail(named, f"the container has no {named.path}", "absent", _MOUNT)
-    if not posixpath.isabs(named.host):
+    if not named.host.startswith("/"):
         return _fail(named, f"{named.path} is not an absolute path", named.path, _MEND)
     try:
-        data = sources.tree.data(posixpath.normpath(named.host).lstrip("/"))
+        data = sources.tree.data("/".join(part for part in named.host.split("/") if part not in ("", ".")))
     except DeviceAbsent:
         text = f"{named.host} is not there: NCCL would go on without it and only log that"
         return _fail(named, text, "absent", _MEND)

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field, replace
 
 from agent.checks.gpus import GpuSlot, read, slots
 from agent.checks.pci import normal_address
-from agent.checks.pci_paths import PCI_DEVICES, RDMA_DEVICES, PciPlace, address_of_rdma, place_of
+from agent.checks.pci_paths import (
+    PCI_DEVICES,
+    RDMA_DEVICES,
+    PciPlace,
+    address_of_rdma,
+    numa_node_of,
+    place_of,
+)
 from agent.checks.shared_tree import reading_once
 from agent.errors import DeviceAbsent, ParseError, SourceUnavailable
 from agent.node_profile import NodeProfile
@@ -141,7 +148,14 @@ class _Tree:
                 return
             below = at
         top = chain[0]
-        self._tops[top] = place_of(self._sources, top).numa_node
+        self._tops[top] = self._numa_node(top, place.numa_node)
+
+    def _numa_node(self, top: str, below: int) -> int:
+        """The node of the topmost function, as NCCL takes it; that of the device where it tells none."""
+        try:
+            return numa_node_of(self._sources, top)
+        except DeviceAbsent:
+            return below
 
     def cpus(self) -> tuple[Cpu, ...]:
         """NUMA nodes in order, with the functions below them in order of address, as NCCL has them."""
@@ -160,7 +174,8 @@ class _Tree:
     def _function(self, address: str, port: str | None) -> Pci:
         speed, width = link(self._sources, address, port)
         gpus = (Gpu(self._gpus[address]),) if address in self._gpus else ()
-        return Pci(address, self._text(address, "class"), speed, width, self._ids(address), gpus=gpus)
+        pci_class, ids = self._text(address, "class"), self._ids(address)
+        return Pci(address, pci_class, speed, width, ids, gpus=gpus)
 
     def _ids(self, address: str) -> Pairs:
         """Vendor and device; a bridge may have no subsystem."""
@@ -185,12 +200,15 @@ def _parent(place: PciPlace, address: str) -> str | None:
     return place.path[at - 1] if at > 1 else None
 
 
-def link(sources: Sources, address: str, port: str | None) -> tuple[str, int]:
-    """Speed as the kernel words it and lanes: of both ends of the link the lesser. Empty, 0 = not told."""
+def link(sources: Sources, address: str, port: str | None) -> tuple[str | None, int | None]:
+    """Speed as the kernel words it and lanes: of both ends of the link the lesser; None = not told.
+
+    What is not told is left to NCCL, which believes an empty value where one stands in a file.
+    """
     ends = [end for end in (address, port) if end is not None]
     speeds = [text for end in ends if (text := _speed_text(sources, end))]
     widths = [width for end in ends if (width := _width(sources, end))]
-    return min(speeds, key=gts, default=""), min(widths, default=0)
+    return min(speeds, key=gts, default=None), min(widths, default=None)
 
 
 def gts(text: str) -> float:

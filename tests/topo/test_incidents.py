@@ -58,7 +58,9 @@ def test_two_gpus_that_swap_bus_ids_at_a_reboot() -> None:
     swap_addresses(node, GPU0, GPU4)
     old = _check("file", node, profile)["node"]
     assert old.verdict is Verdict.FAIL
-    assert f"gpu0: GPU-a1c0ffee-4e2d-5b7a-9c3f-0d15ea5e0000 is at {GPU4}, in the file at {GPU0}" in old.summary
+    assert (
+        f"gpu0: GPU-a1c0ffee-4e2d-5b7a-9c3f-0d15ea5e0000 is at {GPU4}, in the file at {GPU0}" in old.summary
+    )
     assert "nodegate topo write" in old.action.hint
     assert old.action.play == "topo"
 
@@ -98,7 +100,10 @@ def test_slots_without_pins_follow_the_bus_and_that_is_told() -> None:
 def test_a_card_in_the_wrong_slot_is_told_whatever_file_is_written_from_it() -> None:
     """The NIC of gpu3 hangs on the other socket: a file written now fits the machine and proves nothing."""
     node, profile = _node()
-    node.set(f"links:{PCI}/0000:5e:00.0", "../../../devices/pci0000:97/0000:97:01.0/0000:98:00.0/0000:99:03.0/0000:5e:00.0")
+    node.set(
+        f"links:{PCI}/0000:5e:00.0",
+        "../../../devices/pci0000:97/0000:97:01.0/0000:98:00.0/0000:99:03.0/0000:5e:00.0",
+    )
     node.set(f"files:{PCI}/0000:5e:00.0/numa_node", "1")
     _write(node, profile)
     assert _check("file", node, profile)["node"].verdict is Verdict.PASS
@@ -120,7 +125,9 @@ def test_nvlink_in_a_ring_where_all_were_reached() -> None:
     _rows(node, {slot: {(slot + 1) % 8, (slot - 1) % 8} for slot in range(8)})
     found = _check("expected", node, profile)
     assert found["gpu0"].verdict is Verdict.FAIL
-    assert found["gpu0"].summary.startswith("NVLink no longer reaches gpu2, gpu3, gpu4, gpu5, gpu6 (now 2 hops")
+    assert found["gpu0"].summary.startswith(
+        "NVLink no longer reaches gpu2, gpu3, gpu4, gpu5, gpu6 (now 2 hops"
+    )
     assert found["gpu0"].observed == "gpu1, gpu7"
     assert found["mlx5_0/1"].verdict is Verdict.PASS
 
@@ -134,14 +141,14 @@ def test_hops_over_other_gpus() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "subject", "verdict", "words"),
     [
-        ("nvml.gpus.3.nvlink.states", [True] * 17 + [False], "gpu3", Verdict.FAIL, "17 NVLinks are up, recorded 18"),
+        ("nvml.gpus.3.nvlink.states", [True] * 17 + [False], "gpu3", Verdict.FAIL, "17 NVLinks are up"),
         (f"files:{PCI}/0000:61:00.0/numa_node", "1", "gpu3", Verdict.FAIL, "on NUMA node 1, recorded 0"),
         (f"files:{PCI}/0000:61:00.0/numa_node", "x", "gpu3", Verdict.UNKNOWN, "no"),
         ("nvml.gpus.3.identity.error", "GPU_IS_LOST", "gpu3", Verdict.UNKNOWN, "GPU_IS_LOST"),
         ("nvml.gpus.3.identity.uuid", None, "gpu3", Verdict.UNKNOWN, "does not tell its UUID"),
-        ("nvml.gpus.3.peers.p2p_nvlink", [-1] * 8, "gpu3", Verdict.UNKNOWN, "does not say whether NVLink reaches"),
-        ("nvml.gpus.3.peers.p2p_nvlink", [0, 0], "gpu3", Verdict.UNKNOWN, "does not say whether NVLink reaches"),
-        ("nvml.gpus.3.peers.p2p_nvlink", {"error": "UNKNOWN"}, "gpu3", Verdict.UNKNOWN, "NVML answers UNKNOWN"),
+        ("nvml.gpus.3.peers.p2p_nvlink", [-1] * 8, "gpu3", Verdict.UNKNOWN, "does not say whether NVLink"),
+        ("nvml.gpus.3.peers.p2p_nvlink", [0, 0], "gpu3", Verdict.UNKNOWN, "does not say whether NVLink"),
+        ("nvml.gpus.3.peers.p2p_nvlink", {"error": "UNKNOWN"}, "gpu3", Verdict.UNKNOWN, "NVML answers"),
         ("links:sys/class/infiniband/mlx5_3/device", None, "mlx5_3/1", Verdict.FAIL, "mlx5_3 is not there"),
         (f"links:{PCI}/0000:5e:00.0", "garbage", "mlx5_3/1", Verdict.UNKNOWN, "no place of it"),
     ],
