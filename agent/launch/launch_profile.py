@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.errors import LaunchError
@@ -19,7 +19,7 @@ from agent.launch.gpu_pins import SlotGpu, gpu_env, slot_gpus
 from agent.launch.launch_env import AGENT, LaunchEnvironment, refuse_reserved
 from agent.launch.launch_env import MARKER as MARKER
 from agent.launch.nccl_env import nccl_env, topology_env
-from agent.launch.numa_plan import binds_workers, numa_plan
+from agent.launch.numa_plan import NumaPlan, binds_workers, numa_plan
 from agent.launch_parts import EngineKind, Runtime
 from agent.node_profile import Engine, NodeProfile
 from agent.sources import Sources
@@ -102,34 +102,42 @@ def build_plan(profile: NodeProfile, name: str, sources: Sources, environ: Mappi
     secrets = read_env_file(Path(launch.env_file)) if launch.env_file else {}
     refuse_reserved(name, secrets)
     numa = numa_plan(name, profile, gpus, sources, env.values)
-    argv, notes = engine_argv(name, engine, numa.workers)
+    inner, notes = engine_argv(name, engine, numa.workers)
     uuids = tuple(gpu.uuid for gpu in gpus.values())
-    in_container = launch.runtime is Runtime.PODMAN
-    headless = has_flag(argv, "--headless")
-    if in_container:
-        passed = [key for key in (*env.values, *secrets) if key not in env.inherited]
-        argv = podman_argv(name, engine, ContainerNeeds(uuids, passed, numa, _files(env.values)), argv)
-    return LaunchPlan(
+    plan = LaunchPlan(
         engine=name,
-        argv=(*numa.prefix, *argv),
+        argv=(*numa.prefix, *inner),
         env=env.values,
         origins=env.origins,
         inherited=env.inherited,
-        working_dir=None if in_container else launch.working_dir,
+        working_dir=launch.working_dir,
         notes=(*env.notes, *numa.notes, *notes),
         gpu_uuids=uuids,
         numa=numa.nodes,
         host=engine.host,
         port=engine.port,
         model_name=served_name(engine),
-        secrets=secrets,
         kind=launch.kind,
-        runtime=launch.runtime,
-        container_name=container_name(name, engine) if in_container else None,
-        max_run_s=launch.container.max_run_s if in_container and launch.container else None,
-        headless=headless,
+        headless=has_flag(inner, "--headless"),
         env_file=launch.env_file,
         checkpoint=launch.checkpoint.path or _folder(launch.model),
+        secrets=secrets,
+    )
+    return _contained(plan, engine, numa) if launch.runtime is Runtime.PODMAN else plan
+
+
+def _contained(plan: LaunchPlan, engine: Engine, numa: NumaPlan) -> LaunchPlan:
+    """The same launch inside its container."""
+    passed = [key for key in (*plan.env, *plan.secrets) if key not in plan.inherited]
+    needs = ContainerNeeds(plan.gpu_uuids, passed, numa, _files(plan.env))
+    container = engine.launch.container
+    return replace(
+        plan,
+        argv=podman_argv(plan.engine, engine, needs, plan.argv),
+        working_dir=None,
+        runtime=Runtime.PODMAN,
+        container_name=container_name(plan.engine, engine),
+        max_run_s=container.max_run_s if container is not None else None,
     )
 
 
