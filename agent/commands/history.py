@@ -15,6 +15,7 @@ from agent.rows import merge, subjects
 
 #: How the subject of a crashed engine begins in the journal.
 CRASHED = "engine:"
+WORDS_CHARS = 200
 
 
 def register(app: typer.Typer) -> None:
@@ -88,11 +89,12 @@ def _history_row(entry: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _last_words(entry: Mapping[str, Any]) -> str:
-    """Why an engine crashed, and the last line of its output; the journal has more of them."""
+    """Why an engine crashed, and its last line that names an error, else its last; the journal has more."""
     lines = [line for line in str(entry["trace"]).splitlines() if line.strip()]
     if not lines:
         return f"{entry['summary']}; it wrote nothing"
-    return f"{entry['summary']}; its last output: {lines[-1]} (--json has {len(lines)} lines)"
+    telling = ([line for line in lines if "error" in line.lower()] or lines)[-1].strip()
+    return f"{entry['summary']}; its last words: {telling[:WORDS_CHARS]} (--json has {len(lines)} lines)"
 
 
 def _of(entry: Mapping[str, Any]) -> str:

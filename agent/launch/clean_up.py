@@ -47,8 +47,8 @@ async def clean_up(
         named = ", ".join(f"{stat.pid} ({stat.comm}, state {stat.state})" for stat in survivors)
         return CleanUp(True, f"SIGKILL does not end {named}; reboot the node")
     if sources.simulated or not gpu_uuids:  # a replayed GPU knows nothing of this machine's processes
-        return CleanUp()
+        return CleanUp(note=run.end_note)
     release, text = await gpu_release(sources.nvml, gpu_uuids, {pid for pid, _ in run.tree.known})
     if release is Release.HELD:
         return CleanUp(True, f"{text}; reset the GPUs or reboot the node")
-    return CleanUp(note=text)
+    return CleanUp(note="; ".join(filter(None, (run.end_note, text))))

@@ -36,6 +36,8 @@ class EngineRun:
     child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     #: Folder of its control group, under systemd.
     group: Path | None = None
+    #: What the supervisor knows of its end.
+    end_note: str = ""
 
 
 class Supervisor(Protocol):

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from agent.errors import LaunchError
 from agent.launch.env_file import read_env_file
+from agent.launch.launch_env import MARKER
 from agent.launch.unit_plan import SCHEMA, Receipt, UnitPlan, read_unit_plan, receipt_of, write_private
 
-#: As in launch_profile.py, which is too big to be imported here.
-MARKER = "NODEGATE_ENGINE"
 EXIT_REFUSED = 3
 
 

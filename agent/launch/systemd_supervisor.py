@@ -24,8 +24,8 @@ from agent.launch.run_record import RunFile, RunRecord
 from agent.launch.spare_thread import in_spare_thread
 from agent.launch.unit_end import UnitEnd
 from agent.launch.unit_plan import Receipt, UnitPlanFile, unit_plan
-from agent.launch.unit_proof import marked_keys, proof, unit_name
-from agent.sources.cgroup import CGROUP, group_folder, group_pids
+from agent.launch.unit_proof import group_table, marked_keys, proof, unit_name
+from agent.sources.cgroup import CGROUP, group_folder
 from agent.sources.clock import LiveClock
 from agent.sources.processes import ProcessStat, ended, process
 from agent.sources.systemd import START_DEADLINE_S, Systemd, UnitNow
@@ -33,8 +33,7 @@ from agent.sources.systemd import START_DEADLINE_S, Systemd, UnitNow
 logger = logging.getLogger("nodegate.launch")
 
 SCAN_PERIOD_S = 1.0
-#: A process that is still there this long after SIGKILL is stuck in the kernel.
-KILL_DEADLINE_S = 30.0
+KILL_DEADLINE_S = 30.0  # as in supervisor.py
 #: From the start of the unit's program until it leaves its receipt.
 RECEIPT_DEADLINE_S = 30.0
 LOOK_DEADLINE_S = 5.0
@@ -205,7 +204,9 @@ class SystemdSupervisor:
     async def processes(self, run: EngineRun) -> list[ProcessStat]:
         """Its living processes: its control group's, and those known from elsewhere that live on."""
         try:
-            stats = await in_spare_thread(lambda: self._table(run), LOOK_DEADLINE_S)
+            stats = await in_spare_thread(
+                lambda: group_table(run.group, frozenset(run.tree.known), self._look), LOOK_DEADLINE_S
+            )
         except TimeoutError:  # too loaded a machine: what was alive at the last look still counts as alive
             return [stat for stat in run.tree.members.values() if not stat.dead]
         run.tree.remember(stats)
@@ -214,12 +215,6 @@ class SystemdSupervisor:
             for stat in alive:
                 run.watch.watch(stat)
         return alive
-
-    def _table(self, run: EngineRun) -> list[ProcessStat]:
-        pids = set(group_pids(run.group)) if run.group is not None else set()
-        known = {pid for pid, _ in list(run.tree.known)}
-        stats = [stat for pid in sorted(pids | known) if (stat := self._look(pid)) is not None]
-        return [stat for stat in stats if stat.pid in pids or stat.key in run.tree.known]
 
     def follow(self, run: EngineRun, on_death: OnDeath) -> None:
         """Watch its first process at once, and the others as soon as they are found."""
@@ -252,6 +247,14 @@ class SystemdSupervisor:
         """
         end_watch(run)
         self._file.mark_stopping(run.record)
+        telling = asyncio.create_task(self._end.note()) if term_s <= 0 else None
+        try:
+            return await self._stop(run, term_s)
+        finally:
+            if telling is not None and telling.done():
+                run.end_note = telling.result()
+
+    async def _stop(self, run: EngineRun, term_s: float) -> tuple[ProcessStat, ...]:
         alive = await self.processes(run)
         roots = [stat for stat in alive if stat.key == run.tree.root]
         if term_s > 0 and roots:
@@ -290,7 +293,7 @@ class SystemdSupervisor:
         try:
             send(stat, number)
         except PermissionError:  # of another user (a drop-in's, a container's): systemd's SIGKILL reaches it
-            logger.warning("engine %s: process %d is another user's", self._engine, stat.pid)
+            logger.debug("engine %s: process %d is another user's", self._engine, stat.pid)
 
     def detach(self, run: EngineRun) -> None:
         """Leave it running for a later agent to adopt."""

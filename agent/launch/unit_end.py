@@ -16,6 +16,12 @@ logger = logging.getLogger("nodegate.launch")
 PATIENCE_S = 10.0
 RETRY_S = 0.1
 _SLOW_RETRY_S = 2.0
+_NOTES = {
+    "oom-kill": "the kernel killed it for memory (systemd: oom-kill)",
+    "core-dump": "it crashed (systemd: core-dump)",
+    "watchdog": "systemd's watchdog ended it",
+    "timeout": "it did not end within TimeoutStopSec of its unit",
+}
 _DEADLINE_S = SHOW_DEADLINE_S + 2.0
 
 
@@ -31,6 +37,14 @@ class UnitEnd:
     async def kill_all(self) -> None:
         """SIGKILL for the whole control group, as far as systemd answers."""
         await self._ask(self._systemd.kill_all)
+
+    async def note(self) -> str:
+        """What systemd says of an end that nobody asked for, where it says more than that it ended."""
+        try:
+            unit = await in_spare_thread(lambda: self._systemd.show(self._unit), _DEADLINE_S)
+        except (SourceError, TimeoutError):
+            return ""
+        return _NOTES.get(unit.result, "")
 
     async def begin(self) -> None:
         """End the unit: kill what runs, withdraw a start that waits, forget a failure."""

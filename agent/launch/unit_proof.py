@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
+from pathlib import Path
 
 from agent.launch.process_tree import Key
 from agent.launch.run_record import RunRecord
 from agent.launch.spare_thread import in_spare_thread
 from agent.launch.unit_plan import Receipt
-from agent.sources.processes import marked
+from agent.sources.cgroup import group_pids
+from agent.sources.processes import ProcessStat, marked
 from agent.sources.systemd import UnitNow
 
 logger = logging.getLogger("nodegate.launch")
@@ -43,6 +46,15 @@ def proof(
         launch_hash=receipt.launch_hash,
         started_mono_s=receipt.started_mono_s,
     )
+
+
+def group_table(
+    group: Path | None, known: Collection[Key], look: Callable[[int], ProcessStat | None]
+) -> list[ProcessStat]:
+    """The processes in a control group, and those of the known ones that live on outside of it."""
+    pids = set(group_pids(group)) if group is not None else set()
+    stats = [stat for pid in sorted(pids | {pid for pid, _ in known}) if (stat := look(pid)) is not None]
+    return [stat for stat in stats if stat.pid in pids or stat.key in known]
 
 
 async def marked_keys(engine: str, mark: str) -> list[Key]:

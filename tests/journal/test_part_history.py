@@ -119,6 +119,14 @@ def test_a_traceback_is_an_entry_of_its_own(journal: Journal) -> None:
     assert (entry["kind"], entry["check"], entry["trace"]) == ("trace", "gpu.lost", "Traceback ...")
 
 
+def test_a_crash_keeps_the_engines_last_lines(journal: Journal) -> None:
+    journal.record_crash("glm", "process 7 ended", ["loading", "CUDA out of memory"], boot_id="boot-a")
+    assert journal.flush()
+    (entry,) = journal.history(0.0)
+    assert (entry["check"], entry["summary"]) == ("engine:glm", "process 7 ended")
+    assert entry["trace"] == "loading\nCUDA out of memory"
+
+
 def test_a_journal_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     Journal.open(path).close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from launch_kit import alive, engine_profile, free_port, launch_part, rig, session
+from launch_kit import NAME, alive, engine_profile, free_port, launch_part, rig, session
 
 from agent.model import EnginePhase
 from agent.sources import CanaryVerdict
@@ -107,6 +107,9 @@ def test_a_core_that_stays_hung_is_killed_and_relaunched(tmp_path: Path) -> None
             os.kill(core_of(pid), signal.SIGSTOP)
             await r.relaunched(pid)
             assert any("2 dead canaries in a row" in status.reason for status in r.statuses)
+            ((engine, reason, lines),) = r.crashes
+            assert engine == NAME and "2 dead canaries in a row" in reason
+            assert any("SIMULATED engine: serving" in line for line in lines)
             assert not session(pid)
 
     asyncio.run(scenario())
@@ -126,6 +129,8 @@ def test_an_engine_that_cannot_start_is_tried_again_until_it_is_a_crash_loop(tmp
             await r.until("a crash loop", looping)
             assert "3 crashes" in r.controller.status.reason
             assert "unrecognized arguments: --no-such-flag" in r.controller.status.reason
+            assert len(r.crashes) == 3
+            assert "unrecognized arguments: --no-such-flag" in r.crashes[-1][2][-1]
             r.controller.start_engine()
             await asyncio.sleep(0.1)
             assert r.controller.status.phase is EnginePhase.CRASHLOOP

@@ -20,6 +20,7 @@ from agent.launch import recovery as recovery_module
 from agent.launch import systemd_supervisor as module
 from agent.launch import unit_end as end_module
 from agent.launch.choose_supervisor import make_supervisor, units_are_set_up
+from agent.launch.clean_up import LifeEnd, clean_up
 from agent.launch.crash_tail import LINE_CHARS, crash_tail
 from agent.launch.engine_log import EngineLog
 from agent.launch.launch_profile import LaunchPlan
@@ -133,6 +134,18 @@ def test_a_fault_kills_at_once_even_while_systemd_is_silent(bench: Bench) -> Non
         with pytest.raises(LaunchError, match="earlier run is still being ended: systemd does not answer"):
             await agent.start(plan())
         assert bench.systemd.runs == 1
+
+    go(scenario())
+
+
+def test_what_systemd_knows_of_an_end_is_told(bench: Bench) -> None:
+    async def scenario() -> None:
+        agent = bench.agent()
+        run = await agent.start(plan())
+        bench.systemd.unit = replace(bench.systemd.unit, active_state="deactivating", result="oom-kill")
+        outcome = await clean_up(agent, run, LifeEnd(0), FakeNode(bare_node()).sources, (), asyncio.Event())
+        assert not outcome.stuck
+        assert outcome.note == "the kernel killed it for memory (systemd: oom-kill)"
 
     go(scenario())
 

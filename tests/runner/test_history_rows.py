@@ -50,3 +50,14 @@ def test_what_says_the_same_shares_a_row(
     assert text.count("PASS -> UNKNOWN") == 1
     assert "gpu0-gpu7" in text
     assert "left out" not in text
+
+
+def test_a_crash_is_told_with_the_engines_last_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crash = {"kind": "trace", "wall_s": 1_700_000_000.0, "check": "engine:glm", "summary": "process 7 ended"}
+    trace = "loading\nRuntimeError: out of memory\nshutting down\n"
+    _told([crash | {"trace": trace}, crash | {"trace": "", "check": "engine:dsv"}], monkeypatch)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "glm crashed process 7 ended; its last words: RuntimeError: out of memory (--json has 3" in text
+    assert "dsv crashed process 7 ended; it wrote nothing" in text

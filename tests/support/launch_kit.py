@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -92,6 +92,8 @@ class Rig:
     node: FakeNode
     statuses: list[EngineStatus] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
+    #: Engine, reason and last lines of every crash.
+    crashes: list[tuple[str, str, Sequence[str]]] = field(default_factory=list)
 
     @property
     def observation(self) -> EngineObservation:
@@ -153,6 +155,7 @@ async def rig(
     """A running controller; closed at the end of the block."""
     statuses: list[EngineStatus] = []
     events: list[str] = []
+    crashes: list[tuple[str, str, Sequence[str]]] = []
     board = EngineBoard(events.append)
     fake = FakeNode(node or bare_node())
     controller = EngineController(
@@ -163,11 +166,12 @@ async def rig(
         on_status=statuses.append,
         state_dir=folder / "state",
         log_dir=folder / "log",
+        on_crash=lambda *crash: crashes.append(crash),
         supervisor=supervisor,
     )
     running = asyncio.create_task(controller.run())
     try:
-        yield Rig(controller, board, fake, statuses, events)
+        yield Rig(controller, board, fake, statuses, events, crashes)
         assert not running.done(), f"the controller ended: {running}"
     finally:
         await controller.close(leave_running=leave_running)
