@@ -155,6 +155,21 @@ def test_engines_that_nodegate_does_not_run_cannot_be_restarted(served: Served) 
     assert (answer.status_code, "does not run this engine" in answer.text) == (409, True)
 
 
+def test_an_engine_is_not_stopped_for_a_launch_that_would_fail(desk: Desk, served: Served) -> None:
+    finding = Finding("engine:glm", Verdict.FAIL, "--swap-space: is gone; remove it")
+    fail, shown = Verdict.FAIL, desk.gates.shown
+    assert shown is not None
+    result = Result("engine.flags", finding, fail, fail, ServingClass.SOFT, shown.mono_s, 0.0, 600.0)
+    results = {**shown.results, ("engine.flags", "engine:glm"): result}
+    desk.on_loop(lambda: desk.gates.evaluate(replace(shown, results=results)))
+    answer = served.order("/engine/restart", engine="glm", reason="x")
+    assert answer.status_code == 409
+    assert answer.json()["error"].startswith(
+        "glm is not stopped, for its launch would fail: engine.flags: --swap"
+    )
+    assert desk.state("glm") == "serving"
+
+
 REFUSED = [
     ("/gate/drain", b"", 422),
     ("/gate/drain", b"{", 422),

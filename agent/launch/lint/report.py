@@ -219,7 +219,7 @@ def _report(
     errors = sum(problem.severity is Severity.ERROR for problem in told)
     count = len(take_apart(own_arguments(plan, engine))[1])
     words = f"{count} flags for {source.title}"
-    found = f"{errors} errors, {len(told) - errors} warnings" if told else "nothing wrong"
+    found = f"{_count(errors, 'error')}, {_count(len(told) - errors, 'warning')}" if told else "nothing wrong"
     facts: dict[str, str | float] = {
         "engine": source.engine,
         "version": source.version,
@@ -228,3 +228,7 @@ def _report(
         "flags_known": len(source.flags),
     }
     return LaunchReport(f"{words}: {found}", tuple(told), facts=facts)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
