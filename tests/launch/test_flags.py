@@ -14,7 +14,9 @@ from agent.profile_loader import profile_from_dict
 
 def engine(launch: dict[str, Any], **more: Any) -> Any:
     data = {"gpus": list(range(8)), "port": 8000, "launch": {"model": "/m", **launch}, **more}
-    return profile_from_dict({"engines": {"x": data}}).profile.engines["x"]
+    rank = more.get("group", {}).get("rank", 0)
+    node = {"node": ("a", "b")[rank], "mode": "manage", "fabric": {"kind": "none"}}
+    return profile_from_dict({**node, "engines": {"x": data}}).profile.engines["x"]
 
 
 def argv(launch: dict[str, Any], **more: Any) -> tuple[str, ...]:
