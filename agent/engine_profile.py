@@ -159,3 +159,8 @@ class Engine(Part):
     group: Group | None = Field(None, description="The nodes of a model that spans several")
     backoff: Backoff = Field(default_factory=Backoff, description="Restarts after crashes")
     gate: EngineGate = Field(default_factory=EngineGate, description="Gate settings")
+
+    @property
+    def follows(self) -> bool:
+        """Whether it is a rank of a group and not its head: it has no HTTP, and its gate never opens."""
+        return self.group is not None and self.group.rank > 0

@@ -288,11 +288,11 @@ def is_relaunching(record: GateRecord, target: Target) -> bool:
 
     A fault of the node, an operator's word or a forced opening end it: then admission counts in full.
     """
-    if target.state in OPEN or target.state not in _COMING_BACK or record.forced:
+    if target.state not in _COMING_BACK or record.forced:
         return False
     if any(engine_of(blocker.subject) is None for blocker in _against_serving(record)):
         return False
-    return record.relaunching or record.ready
+    return record.relaunching or record.in_service
 
 
 def _only_unwaivable(record: GateRecord, blockers: tuple[Blocker, ...]) -> tuple[Blocker, ...]:

@@ -227,8 +227,7 @@ class Gatekeeper:
 
     def _config(self, name: str, engine: Engine) -> GateConfig:
         grace_s = engine.gate.drain_grace_s
-        follower = engine.group is not None and engine.group.rank > 0
-        return GateConfig(name, self.profile.mode, grace_s, self.unwaivable, self.boot_id, follower)
+        return GateConfig(name, self.profile.mode, grace_s, self.unwaivable, self.boot_id, engine.follows)
 
     def _evidence(self, name: str, snapshot: Snapshot) -> Evaluated:
         """What is known now of one engine."""

@@ -147,7 +147,7 @@ def _judge(subject: str, name: str, engine: Engine, sources: Sources, limits: He
         action = _REBOOT if phase is EnginePhase.UNKILLABLE else _RESTART
         basis = Basis.standard("a serving engine runs")
         return Finding(subject, Verdict.FAIL, f"{words}{why}", phase.value, "up", action=action, basis=basis)
-    if engine.group is not None and engine.group.rank > 0:
+    if engine.follows:
         text = "its processes run; the head of its group proves that it answers"
         return Finding(subject, Verdict.PASS, text, phase.value, "up")
     now_mono_s = sources.clock.mono_s()

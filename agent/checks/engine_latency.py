@@ -86,7 +86,7 @@ def engine_latency(sources: Sources, profile: NodeProfile, limits: LatencyLimits
         life = f"{name}/{seen.pids[0] if seen.pids else ''}"
         return _judge(subject, _latencies(life, seen, sources, limits), limits)
 
-    yield from judge_running(sources, profile, judge)
+    yield from judge_running(sources, profile, judge, by_http=True)
 
 
 def _judge(subject: str, found: list[_Latency], limits: LatencyLimits) -> Finding:

@@ -64,7 +64,7 @@ def engine_prefix_cache(sources: Sources, profile: NodeProfile, limits: PrefixLi
     def judge(subject: str, name: str, _engine: Engine, seen: EngineObservation) -> Finding:
         return _judge(subject, name, seen, sources, limits)
 
-    yield from judge_running(sources, profile, judge)
+    yield from judge_running(sources, profile, judge, by_http=True)
 
 
 def _judge(

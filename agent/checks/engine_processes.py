@@ -28,10 +28,18 @@ def judge_running(
     sources: Sources,
     profile: NodeProfile,
     judge: Callable[[str, str, Engine, EngineObservation], Finding],
+    *,
+    by_http: bool = False,
 ) -> Iterator[Finding]:
-    """Judge (subject, name, engine, observation) of every engine that runs; the others are SKIP."""
+    """Judge (subject, name, engine, observation) of every engine that runs; the others are SKIP.
+
+    With `by_http` so are ranks of a group that have none.
+    """
     for name, engine in profile.engines.items():
         subject = f"engine:{name}"
+        if by_http and engine.follows:
+            yield Finding(subject, Verdict.SKIP, "a rank without HTTP: the head of its group is looked at")
+            continue
         try:
             seen = sources.engines.observe(name)
             if seen.status.phase not in RUNNING:

@@ -185,7 +185,13 @@ class GroupMember:
     def _look(self, judgement: Judgement, status: EngineStatus, gate: GateRecord, now_s: float) -> Mine:
         """What of this node matters to the group."""
         hold, fault = _hold(gate), _fault(judgement, gate, now_s)
-        against = [blocker for blocker in judgement.admission_blockers if blocker.check != CHECK]
+        # A rank that comes back after a crash does so with the soft faults that it served with.
+        bridged = judgement.bridged if gate.relaunching else frozenset()
+        against = [
+            blocker
+            for blocker in judgement.admission_blockers
+            if blocker.check != CHECK and (blocker.check, blocker.subject) not in bridged
+        ]
         missing = [name for name in judgement.missing if name.partition(" ")[0] != CHECK]
         found = [hold] if hold else []
         found += [f"{b.check} {b.subject}: {b.summary}"[:200] for b in against]
@@ -248,18 +254,27 @@ def _fault(judgement: Judgement, gate: GateRecord, now_s: float) -> str:
 
 
 def _with_word(judgement: Judgement, word: GroupWord, engine: str) -> Judgement:
-    """The judgement with the group's word of now in the place of the check's, which may be a second old."""
-    lists = {
-        name: tuple(blocker for blocker in getattr(judgement, name) if blocker.check != CHECK)
-        for name in ("admission_blockers", "immediate", "hard", "soft", "info")
-    }
-    missing = tuple(name for name in judgement.missing if name.partition(" ")[0] != CHECK)
+    """The judgement with the group's word of now in the place of the check's."""
+    lists = {name: _without(getattr(judgement, name)) for name in _LISTS}
     said = Blocker(CHECK, f"engine:{engine}", word.verdict, word.line, Action(hint=word.hint))
-    if word.verdict is Verdict.FAIL:
-        lists["immediate"] = (said, *lists["immediate"])
-        lists["admission_blockers"] = (said, *lists["admission_blockers"])
-    elif word.verdict is Verdict.UNKNOWN:
-        lists["admission_blockers"] = (*lists["admission_blockers"], said)
-    elif word.verdict is Verdict.WARN:
-        lists["info"] = (*lists["info"], said)
-    return replace(judgement, missing=missing, **lists)
+    for name in _COUNTS_AS.get(word.verdict, ()):
+        lists[name] = (said, *lists[name])
+    return Judgement(
+        **lists,
+        missing=tuple(name for name in judgement.missing if name.partition(" ")[0] != CHECK),
+        bridged=frozenset(key for key in judgement.bridged if key[0] != CHECK),
+    )
+
+
+#: The lists of a judgement, and those in which the group's word stands by its verdict.
+_LISTS = ("admission_blockers", "immediate", "hard", "soft", "info")
+_COUNTS_AS = {
+    Verdict.FAIL: ("immediate", "admission_blockers"),
+    Verdict.UNKNOWN: ("admission_blockers",),
+    Verdict.WARN: ("info",),
+}
+
+
+def _without(blockers: tuple[Blocker, ...]) -> tuple[Blocker, ...]:
+    """The blockers less what the check said, which may be a second old."""
+    return tuple(blocker for blocker in blockers if blocker.check != CHECK)

@@ -14,7 +14,7 @@ from agent.launch.engine_log import EngineLog
 from agent.launch.engine_monitor import EngineMonitor
 from agent.launch.engine_state import EngineEvent, EventKind
 from agent.launch.engine_watch import LifeHooks, live
-from agent.launch.headless import HeadlessMonitor, is_headless, live_headless
+from agent.launch.headless import HeadlessMonitor, live_headless
 from agent.launch.launch_profile import LaunchPlan
 from agent.launch.shared_memory import SharedMemory
 from agent.launch.soak import Soaker
@@ -130,7 +130,7 @@ class EngineLife:
         if self.run is None or self.plan is None:
             raise LaunchError("there is no engine to watch")
         hooks = LifeHooks(on_whole=self._whole, on_fault=self.fault, soak=self._soak)
-        if is_headless(self._engine):
+        if self._engine.follows:
             self._book.monitor = HeadlessMonitor(self._pids)
             started_s = self.run.started_mono_s
             await self._until_end(

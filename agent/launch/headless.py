@@ -19,11 +19,6 @@ from agent.sources import EngineObservation
 _PUBLISH_S = 1.0
 
 
-def is_headless(engine: Engine) -> bool:
-    """Whether this node's part of the engine is a rank without HTTP."""
-    return engine.group is not None and engine.group.rank > 0
-
-
 class HeadlessMonitor:
     """What is observed of such a rank: its processes."""
 
