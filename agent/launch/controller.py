@@ -186,6 +186,7 @@ class EngineController:
         self._life = life = self._new_life()
         if run is not None and plan is not None:
             self._book.apply(EngineEvent(EventKind.ADOPT, f"adopted as pid {run.pid}", pid=run.pid))
+            self._start_asked = False  # by a gate that did not know of it; it must not outlast it
             life.begin(run, plan)
             return
         life.run = left

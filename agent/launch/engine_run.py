@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,17 @@ from agent.sources.processes import ProcessStat
 OnDeath = Callable[[ProcessStat], None]
 
 
+class Child(Protocol):
+    """A process that the agent started itself (subprocess.Popen)."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    def poll(self) -> int | None:
+        """Reap it if it has ended; its exit status then."""
+
+
 @dataclass(eq=False)
 class EngineRun:
     """One engine that runs, or ran, under a supervisor."""
@@ -33,7 +43,7 @@ class EngineRun:
     record: RunRecord | None = None
     watch: DeathWatch | None = None
     scanner: asyncio.Task[None] | None = None
-    child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    child: Child | None = field(default=None, repr=False)
     #: Folder of its control group, under systemd.
     group: Path | None = None
     #: What the supervisor knows of its end.

@@ -17,7 +17,7 @@ from pathlib import Path
 from agent.errors import LaunchError
 from agent.launch.death_watch import DeathWatch, send
 from agent.launch.engine_log import EngineLog
-from agent.launch.engine_run import EngineRun, OnDeath, Supervisor, end_watch, engine_mark
+from agent.launch.engine_run import Child, EngineRun, OnDeath, Supervisor, end_watch, engine_mark
 from agent.launch.launch_profile import MARKER, LaunchPlan
 from agent.launch.process_tree import ProcessTree
 from agent.launch.reaper import become_reaper, reap
@@ -40,7 +40,7 @@ LOOK_DEADLINE_S = 5.0
 _POLL_S = 0.05
 
 #: Children left running on purpose: a Popen that is collected while its process lives warns.
-_left_running: list[subprocess.Popen[bytes]] = []
+_left_running: list[Child] = []
 
 
 class ProcessGroupSupervisor:
