@@ -87,6 +87,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "backwards": (lambda p: raw(p, entries(a=entry(8, 0, shape=[0])), 8), "does not describe tensor a"),
     "text in shape": (lambda p: raw(p, entries(a=entry(0, 8, shape=["8"])), 8), "does not describe tensor a"),
     "no offsets": (lambda p: raw(p, entries(a={"dtype": "U8", "shape": [1]}), 1), "does not describe tensor"),
+    "terminal codes": (lambda p: raw(p, entries(**{"a\n\x1b[2J": 7}), 1), "tensor a??[2J as the format"),
     "a number": (lambda p: raw(p, entries(a=7), 1), "does not describe tensor a"),
 }
 
@@ -196,6 +197,13 @@ def test_a_bad_index_is_one_line(folder: Path, text: str, told: str) -> None:
     lines = problems_of(folder)
     assert lines[0].startswith(f"error: {folder / INDEX}: ")
     assert told in lines[0]
+
+
+def test_the_same_weights_in_another_layout_are_left_out(tmp_path: Path) -> None:
+    for name in ("model.safetensors", "consolidated.safetensors"):
+        write_shard(tmp_path / name, ONE)
+    (tmp_path / "config.json").write_text("{}")
+    assert list(read_inventory(tmp_path).shards) == ["model.safetensors"]
 
 
 def test_numbered_files_without_an_index_must_be_a_whole_set(folder: Path) -> None:

@@ -17,6 +17,7 @@ from fake_h200 import h200_node, h200_profile
 from fake_sources import FakeNode
 from sparse_checkpoint import small_config, small_shards, write_checkpoint
 
+from agent import commands
 from agent.errors import LaunchError, SourceUnavailable
 from agent.launch.checkpoint import checksums as sums_module
 from agent.launch.checkpoint.checksums import Checksums, SumsState, read_sums
@@ -333,6 +334,21 @@ def test_only_a_managed_node_gets_evidence() -> None:
     managed = Opened()
     assert attach_launches(managed, h200_profile(), None, work=False) is managed.sources.launches
     assert attach_launches(Opened(), h200_profile({"mode": "gate"}), None, work=False) is None
+
+
+def test_commands_open_live_sources_with_evidence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Opened:
+        """Live sources that follow nothing."""
+
+        sources = h200_node().sources
+
+        def start(self) -> None: ...
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(commands, "_live", lambda *_: Opened())
+    with commands.open_sources(h200_profile(), state_dir=tmp_path) as opened:
+        assert isinstance(opened.sources.launches, LiveLaunches)
 
 
 def test_the_folder_of_weights_is_followed_into_a_container() -> None:

@@ -235,6 +235,37 @@ def test_gpus_that_are_not_enough_are_told(small: Path) -> None:
     assert many.facts["host_offload_gib"] == pytest.approx(2 * many.facts["stage0_offload_gib"])
 
 
+def test_experts_are_shared_by_replicas(tmp_path: Path) -> None:
+    tensors = {
+        "model.layers.0.mlp.experts.0.up_proj.weight": ("BF16", (1024, 1024)),
+        "model.layers.0.mlp.shared_experts.up_proj.weight": ("BF16", (1024, 1024)),
+    }
+    write_shard(tmp_path / "model.safetensors", tensors)
+    (tmp_path / "config.json").write_text('{"num_hidden_layers": 1}')
+    ledger, _ = reckon(tmp_path, {"tensor-parallel-size": 4, "data-parallel-size": 2})
+    assert ledger.facts["stage0_weights_gib"] == ((2 << 20) / 8 + (2 << 20) / 4) / GIB
+    assert warnings_of(ledger) == ""
+
+
+def test_unified_memory_is_that_of_the_host(small: Path) -> None:
+    node = node_of()
+    node.set("nvml.gpus.0.memory.total_b", {"error": "NOT_SUPPORTED"})
+    ledger, _ = reckon(small, {}, node, gpus=[0], profile={"gpus": {"unified_memory": True}})
+    assert ledger.outcome is Outcome.POSSIBLE
+    assert ledger.facts["device_gib"] == 2113929216 / (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("flags", "share"),
+    [({}, 0.92), ({"gpu-memory-utilization": 0.5}, 0.5), ({"kv-cache-memory-bytes": 1 << 30}, 1.0)],
+)
+def test_the_share_of_the_device_is_the_engines(flags: dict[str, Any], share: float) -> None:
+    assert spread_of("e", Engine(gpus=[0], port=1, launch=Launch(flags=flags))).utilisation == share
+    sglang = Launch(kind="sglang", command=["sglang"], flags={"mem-fraction-static": 0.8, "tp": 2})
+    spread = spread_of("e", Engine(gpus=[0, 1], port=1, launch=sglang))
+    assert (spread.utilisation, spread.tensor) == (0.8, 2)
+
+
 def test_a_config_without_layers_cannot_be_split(small: Path) -> None:
     (small / "config.json").write_text('{"hidden_size": 8}')
     ledger, _ = reckon(small, {"pipeline-parallel-size": 2}, gpus=[0, 1])

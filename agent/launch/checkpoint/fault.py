@@ -11,13 +11,18 @@ from agent.sources.launch_reading import Problem, Severity
 COPY_AGAIN = "copy the file again from where the checkpoint comes from"
 
 
+def printable(text: str) -> str:
+    """Text from a file as one line that no terminal takes for a command."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 class CheckpointFault(LaunchError):
     """A file of the checkpoint is wrong; `text` says what, `remedy` what to do."""
 
     def __init__(self, path: Path, text: str, remedy: str = COPY_AGAIN) -> None:
         """One line with the file in front."""
         self.path = path
-        self.text = text
+        self.text = text = printable(text)
         self.remedy = remedy
         super().__init__(f"{path}: {text}; {remedy}")
 

@@ -33,7 +33,9 @@ def host_lines(
     if need > limit:
         text = f"{gib(need)} of offloaded weights do not fit {gib(total)} with {reserve_gib:g} GiB left free"
         book.refuse("host memory", text, _REMEDY)
-    elif not room.running:
+    elif room.running:
+        book.note("the engine's GPUs are in use: the host memory that is available now is not compared")
+    else:
         _now(book, need, available, reserve_gib)
     if spread.worker_bind:
         _nodes(book, by_slot, room)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent.errors import SourceUnavailable
-from agent.launch.checkpoint.fault import COPY_AGAIN, CheckpointFault, unreadable
+from agent.launch.checkpoint.fault import COPY_AGAIN, CheckpointFault, printable, unreadable
 from agent.launch.checkpoint.headers import Shard, read_shard
 from agent.launch.checkpoint.model_config import ModelConfig, read_config, read_object
 from agent.sources.launch_reading import Problem, Severity
@@ -75,7 +75,7 @@ def read_inventory(folder: Path) -> Inventory:
     faults: list[Problem] = []
     config = _or_fault(faults, lambda: read_config(folder))
     index = _or_fault(faults, lambda: read_index(folder)) if INDEX in here else None
-    names = list(index.files) if index else sorted(name for name in here if name.endswith(SUFFIX))
+    names = list(index.files) if index else _without_index(here)
     if not names and not faults:
         raise SourceUnavailable(f"{folder} holds no {SUFFIX} file: only such checkpoints are reckoned")
     shards: dict[str, Shard] = {}
@@ -91,6 +91,12 @@ def read_inventory(folder: Path) -> Inventory:
     faults += _duplicates(folder, shards)
     faults += _against_index(folder, index, shards) if index else _numbering(folder, names)
     return Inventory(folder, shards, index, absent, config, tuple(faults), tuple(broken))
+
+
+def _without_index(here: set[str]) -> list[str]:
+    """The files that an engine loads by itself: not the same weights again in another layout."""
+    names = sorted(name for name in here if name.endswith(SUFFIX))
+    return [name for name in names if not name.startswith("consolidated")] or names
 
 
 def read_index(folder: Path, name: str = INDEX) -> Index:
@@ -111,7 +117,7 @@ def read_index(folder: Path, name: str = INDEX) -> Index:
 
 def listed(names: list[str] | tuple[str, ...]) -> str:
     """`a, b and 3 more`."""
-    shown = ", ".join(name[:200] for name in names[:MOST_LISTED])
+    shown = printable(", ".join(name[:200] for name in names[:MOST_LISTED]))
     return f"{shown} and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else shown
 
 

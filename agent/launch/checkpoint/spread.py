@@ -139,6 +139,8 @@ def _utilisation(name: str, args: Sequence[str], *, sglang: bool) -> tuple[float
     """The share of the device's memory that the engine takes, and who says so."""
     flag = "--mem-fraction-static" if sglang else "--gpu-memory-utilization"
     given = flag_value(args, flag)
+    if not sglang and has_flag(args, "--kv-cache-memory-bytes"):
+        return 1.0, "kv-cache-memory-bytes is set, so no share counts"
     if given is None:
         # SGLang works its share out when it starts; all of the device is the only safe bound.
         return (1.0, "not set: at most all") if sglang else (VLLM_UTILISATION, "vLLM's default")
