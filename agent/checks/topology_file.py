@@ -8,19 +8,17 @@ bus id no GPU has, and for a file that is not there it only writes a line of lev
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from agent.checks import advice
 from agent.checks.gpus import no_gpus
 from agent.checks.registry import Limits, check, unknown
 from agent.errors import ConfigError, DeviceAbsent, SourceError
-from agent.launch_parts import Runtime
 from agent.model import Action, Basis, Finding, Phase, ServingClass, Verdict
-from agent.node_profile import Engine, NodeProfile
+from agent.node_profile import NodeProfile
 from agent.sources import Sources
+from agent.topo.named import Named, named_files, tree_path
 from agent.topo.verify import against_machine
 
-VARIABLE = "NCCL_TOPO_FILE"
 _MEND = advice.play(
     "topo",
     "Write the file anew with `nodegate topo write FILE` once topology.expected passes.",
@@ -28,45 +26,6 @@ _MEND = advice.play(
 _MOUNT = advice.person("Mount the file into the container at this path (launch.container.mounts), read-only.")
 _MOST_TOLD = 3
 _LONGEST_SUMMARY = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A file as an engine is given it: `host` is where it is on this machine, None = nowhere."""
-
-    subject: str
-    path: str
-    host: str | None
-    key: str
-
-
-def named_files(profile: NodeProfile) -> list[Named]:
-    """Every topology file that the profile names, the node's own first."""
-    node = profile.topology.nccl_file
-    found = [Named("node", node, node, "topology.nccl_file")] if node else []
-    for name, engine in profile.engines.items():
-        own = engine.launch.env.get(VARIABLE)
-        path = own or node
-        if not path or (not engine.gpus and own is None):
-            continue
-        host = _on_host(engine, path)
-        if own not in (None, node) or host != node:
-            key = f"engines.{name}.launch.env.{VARIABLE}" if own else "topology.nccl_file"
-            found.append(Named(f"engine:{name}", path, host, key))
-    return found
-
-
-def _on_host(engine: Engine, path: str) -> str | None:
-    """A path of the engine on the host: that of the mount that holds it, where it runs in a container."""
-    launch = engine.launch
-    if launch.runtime is not Runtime.PODMAN or launch.container is None:
-        return path
-    mounts = sorted(launch.container.mounts, key=lambda mount: len(mount.target), reverse=True)
-    for mount in mounts:
-        target = mount.target.rstrip("/")
-        if path == target or path.startswith(f"{target}/"):
-            return mount.source.rstrip("/") + path[len(target) :]
-    return None
 
 
 def _skip(profile: NodeProfile) -> str | None:
@@ -102,7 +61,7 @@ def _judge(sources: Sources, profile: NodeProfile, named: Named) -> Finding:
     if not named.host.startswith("/"):
         return _fail(named, f"{named.path} is not an absolute path", named.path, _MEND)
     try:
-        data = sources.tree.data("/".join(part for part in named.host.split("/") if part not in ("", ".")))
+        data = sources.tree.data(tree_path(named.host))
     except DeviceAbsent:
         text = f"{named.host} is not there: NCCL would go on without it and only log that"
         return _fail(named, text, "absent", _MEND)

@@ -21,6 +21,7 @@ from agent.sources.capture_host import record_bmc, record_host, words_that_ident
 from agent.sources.capture_parts import record_kmsg, record_netdev, record_nvml
 from agent.sources.node_folder import load_node_folder
 from agent.sources.redact import Redactor, vpd_serials
+from agent.topo.named import named_files, tree_path
 
 #: Parts of a node folder that a new capture replaces ...
 _REPLACED = frozenset(
@@ -62,7 +63,9 @@ def record(
     """
     not_captured: list[str] = []
     nvml = record_nvml(sources, not_captured)
-    tree = record_files(sources.tree, profile.host.sysctl if profile else ())
+    named = [named.host for named in named_files(profile) if named.host] if profile else []
+    sysctl = profile.host.sysctl if profile else ()
+    tree = record_files(sources.tree, sysctl, dict.fromkeys(map(tree_path, named)))
     captured_mono_s = sources.clock.mono_s()
     kmsg, shift_s = record_kmsg(sources, not_captured)
     driver = nvml["system"].get("driver_version")

@@ -124,14 +124,16 @@ class FileRecording:
     netdevs: list[str] = field(default_factory=list)
 
 
-def record_files(tree: Tree, sysctl: Iterable[str] = ()) -> FileRecording:
-    """Read everything that is there, and the kernel settings that a profile names."""
+def record_files(tree: Tree, sysctl: Iterable[str] = (), also: Iterable[str] = ()) -> FileRecording:
+    """Read everything that is there, and the kernel settings and files that a profile names."""
     recording = FileRecording()
     settings = [key if "/" in key else key.replace(".", "/") for key in sysctl]
     named = [(f"proc/sys/{parent}", (name,)) for parent, _, name in (s.rpartition("/") for s in settings)]
     for folder, names in (*_ALWAYS, *named):
         _record(tree, recording, folder, names)
     _record(tree, recording, f"lib/modules/{recording.files.get(_RELEASE)}", ("modules.builtin",))
+    for path in also:
+        _record_file(tree, recording, path)
     for address in _names(tree, _PCI):
         if _class_of(tree, address) in _PCI_CLASSES:
             _record(tree, recording, f"{_PCI}/{address}", _PCI_NAMES)

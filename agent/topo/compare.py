@@ -93,12 +93,12 @@ def _device(mine: Placed, its: Placed) -> Iterator[str]:
         yield f"on NUMA node {mine.cpu.numaid}, in the file on {its.cpu.numaid}"
     yield from _link(mine, its)
     theirs = its.pci.pci_class
-    if theirs is not None and mine.pci.pci_class is not None and not mine.pci.pci_class.startswith(theirs):
+    if theirs is not None and not (mine.pci.pci_class or "").startswith(theirs):
         yield f"class {mine.pci.pci_class}, in the file {theirs}"
     known = dict(mine.pci.ids)
     for key, value in its.pci.ids:
-        if key in known and known[key] != value:
-            yield f"{key} {known[key]}, in the file {value}"
+        if known.get(key) != value:
+            yield f"{key} {known.get(key, 'not told')}, in the file {value}"
     if its.pci.is_gpu and mine.pci.is_gpu:
         yield from _nvlinks(mine, its)
 
@@ -109,14 +109,15 @@ def _way(each: Placed) -> str:
 
 
 def _link(mine: Placed, its: Placed) -> Iterator[str]:
-    speed = its.pci.link_speed
+    """Speed and lanes that the file states: none of it may rest on the file alone."""
+    speed, own_speed = its.pci.link_speed, mine.pci.link_speed
     if speed and not speed.startswith(_KNOWN_SPEEDS):
         yield f"NCCL does not know the link_speed {speed!r} and takes 8 GT/s"
-    elif speed and mine.pci.link_speed and not _same_speed(speed, mine.pci.link_speed):
-        yield f"its link can do {mine.pci.link_speed}, in the file {speed}"
-    width = its.pci.link_width
-    if width is not None and mine.pci.link_width and (width or _WIDTH_OF_NONE) != mine.pci.link_width:
-        yield f"its link has {mine.pci.link_width} lanes, in the file {width}"
+    elif speed and not (own_speed and _same_speed(speed, own_speed)):
+        yield f"its link can do {own_speed or 'what the kernel does not tell'}, in the file {speed}"
+    width, own_width = its.pci.link_width, mine.pci.link_width
+    if width is not None and (width or _WIDTH_OF_NONE) != (own_width or (0 if width else _WIDTH_OF_NONE)):
+        yield f"its link has {own_width or 'an untold number of'} lanes, in the file {width}"
 
 
 def _same_speed(one: str, other: str) -> bool:
@@ -156,8 +157,9 @@ def _cpus(machine: System, file: System) -> Iterator[Difference]:
 
 
 def _cpu(mine: Cpu, its: Cpu) -> Iterator[str]:
-    if its.affinity is not None and mine.affinity is not None and its.affinity != mine.affinity:
-        yield f"its CPUs are {mask_text(mine.affinity)}, in the file {mask_text(its.affinity)}"
+    if its.affinity is not None and its.affinity != mine.affinity:
+        own = "not told" if mine.affinity is None else mask_text(mine.affinity)
+        yield f"its CPUs are {own}, in the file {mask_text(its.affinity)}"
     known = dict(mine.kind)
     for key, value in its.kind:
         if key in known and known[key] != value:

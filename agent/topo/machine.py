@@ -43,7 +43,9 @@ from agent.topo.model import (
 
 _IDS = ("vendor", "device", "subsystem_vendor", "subsystem_device")
 #: Port and device do not tell: how a root complex and a broken link read.
-_NO_SPEED = frozenset({"", "Unknown", "Unknown speed"})
+_NO_SPEED = frozenset({"Unknown", "Unknown speed"})
+_NO_LANES = (0, 255)
+_MOST_LANES = 32
 
 
 @dataclass(slots=True)
@@ -174,7 +176,7 @@ class _Tree:
     def _function(self, address: str, port: str | None) -> Pci:
         speed, width = link(self._sources, address, port)
         gpus = (Gpu(self._gpus[address]),) if address in self._gpus else ()
-        pci_class, ids = self._text(address, "class"), self._ids(address)
+        pci_class, ids = self._sources.tree.text(f"{PCI_DEVICES}/{address}/class"), self._ids(address)
         return Pci(address, pci_class, speed, width, ids, gpus=gpus)
 
     def _ids(self, address: str) -> Pairs:
@@ -206,8 +208,10 @@ def link(sources: Sources, address: str, port: str | None) -> tuple[str | None, 
     What is not told is left to NCCL, which believes an empty value where one stands in a file.
     """
     ends = [end for end in (address, port) if end is not None]
-    speeds = [text for end in ends if (text := _speed_text(sources, end))]
+    speeds = [text for end in ends if (text := _speed_text(sources, end)) is not None]
     widths = [width for end in ends if (width := _width(sources, end))]
+    for speed in speeds:
+        gts(speed)  # of one alone, min() would not ask
     return min(speeds, key=gts, default=None), min(widths, default=None)
 
 
@@ -219,18 +223,23 @@ def gts(text: str) -> float:
         raise ParseError(f"{text[:40]!r} is not a PCIe speed") from None
 
 
-def _speed_text(sources: Sources, address: str) -> str:
+def _speed_text(sources: Sources, address: str) -> str | None:
     try:
         text = sources.tree.text(f"{PCI_DEVICES}/{address}/max_link_speed")
     except DeviceAbsent:
-        return ""
-    return "" if text in _NO_SPEED else text
+        return None
+    return None if text in _NO_SPEED else text
 
 
 def _width(sources: Sources, address: str) -> int:
     """Lanes; 0 and 255 are how the kernel reads a function without a link."""
+    path = f"{PCI_DEVICES}/{address}/max_link_width"
     try:
-        width = sources.tree.integer(f"{PCI_DEVICES}/{address}/max_link_width")
+        width = sources.tree.integer(path)
     except DeviceAbsent:
         return 0
-    return width if 0 < width < 255 else 0
+    if width in _NO_LANES:
+        return 0
+    if not 0 < width <= _MOST_LANES:
+        raise ParseError(f"/{path} reads {width}, not a PCIe width")
+    return width

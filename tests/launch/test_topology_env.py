@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from topo_nodes import topo_node
 
-from agent.checks.topology_file import named_files
 from agent.launch.launch_profile import build_plan
 from agent.node_profile import NodeProfile
 from agent.profile_loader import profile_from_dict
+from agent.topo.named import named_files
 
 FILE = "/etc/nodegate/nccl-topo.xml"
 

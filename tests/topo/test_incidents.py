@@ -13,6 +13,7 @@ from agent.checks.registry import load_all
 from agent.model import Finding, Verdict
 from agent.node_parts import ExpectedTopology
 from agent.node_profile import NodeProfile
+from agent.sources.capture import record as record_capture
 from agent.topo.expected import judge
 from agent.topo.facts import hops, record
 from agent.topo.write_file import render
@@ -205,3 +206,9 @@ def test_nothing_recorded_nothing_compared() -> None:
     assert _verdicts(_check("expected", node, profile)) == {Verdict.SKIP}
     assert _verdicts(_check("file", node, profile)) == {Verdict.SKIP}
     assert len(record(node.sources, profile).gpus) == 8
+
+
+def test_a_capture_brings_the_file_along() -> None:
+    node, profile = _node()
+    files = record_capture(node.sources, profile=profile).tree.files
+    assert files[FILE] == node.data["files"][FILE].strip()
