@@ -189,6 +189,7 @@ def test_subjects_stay_the_same_when_evidence_goes_missing(check: Check) -> None
     node.data["files"].clear()
     node.data["net"].clear()
     node.data["engines"].clear()
+    node.data["launches"].clear()
     node.data["faults"] = {"error": "UNAVAILABLE"}
     node.data["bmc"].clear()
     node.data["host"] = {
