@@ -89,6 +89,8 @@ WRONG = [
         "--enforce-eager",
         "takes no value and is given 'true'; write --enforce-eager alone",
     ),
+    ("--no-headless", "--no-headless", "--headless has no form that turns it off; leave --headless out"),
+    ("--api-key opensesame --api-key swordfish", "--api-key", "is given twice, with '***' and '***'"),
     ("--headless=1", "--headless", "leave it out to turn it off"),
     ("--max-num-seqs 4 5", "--max-num-seqs", "takes one value and '5' follows that"),
     (
@@ -97,7 +99,7 @@ WRONG = [
         "'all' is not one of its values; write one of align, none",
     ),
     ("--dtype float32", "--dtype", "write one of auto, bfloat16, float16"),
-    ("--max-num-seqs 4 --max_num_seqs 8", "--max_num_seqs", "is given twice, with 4 and 8"),
+    ("--max-num-seqs 4 --max_num_seqs 8", "--max_num_seqs", "is given twice, with '4' and '8'"),
     (
         "--enable-prefix-caching --no-enable-prefix-caching",
         "--no-enable-prefix-caching",

@@ -105,6 +105,10 @@ class Names:
             text = f"no released {engine} has it"
             remedy = "remove it, or declare it in launch.patched.flags if a patched build has it"
             return _problem(Severity.ERROR, given, text, remedy)
+        on = self._known.get("--" + given.name.removeprefix("--no-"))
+        if on is not None and given.name.startswith("--no-"):
+            text = f"{on[0].name} has no form that turns it off"
+            return _problem(Severity.ERROR, given, text, f"leave {on[0].name} out")
         near = difflib.get_close_matches(given.name, self._known, 1, 0.7)
         remedy = f"did you mean {near[0]}?" if near else "remove it, or declare it in launch.patched.flags"
         return _problem(Severity.ERROR, given, f"{title} has no such flag", remedy)

@@ -51,7 +51,10 @@ def parser_problems(
         said += " and configuration"
     if not answer["error"]:
         return f"{said}: taken", []
-    text = " ".join(answer["error"].split())[:300]
+    text = " ".join(answer["error"].split())
+    for secret in filter(None, plan.hidden):
+        text = text.replace(secret, "***")
+    text = text[:300]
     where = f"{words[0]}, {_STEPS.get(answer['step'], answer['step'])}"
     problem = Problem(Severity.ERROR, where, text, "correct what it names")
     return f"{said}: refused", [problem]

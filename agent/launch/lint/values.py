@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from agent.launch.lint.names import Used
 from agent.sources.launch_reading import Problem, Severity
 
 _WORDS_SHOWN = 40
+#: Flags whose values are not shown to anybody.
+_SECRET = re.compile(r"key$|token$|password|secret")
+
+
+def shown(used: Used, words: Sequence[str]) -> str:
+    """Words as they may be shown."""
+    return "'***'" if _SECRET.search(used.flag.name) else repr(" ".join(words)[:_WORDS_SHOWN])
 
 
 def value_problems(used: Used) -> tuple[list[Problem], tuple[str, ...]]:
@@ -19,7 +27,7 @@ def value_problems(used: Used) -> tuple[list[Problem], tuple[str, ...]]:
         if given.inline is not None:
             off = f"write {_off(used)} to turn it off" if kind == "toggle" else "leave it out to turn it off"
             remedy = f"write {given.spelled} alone; {off}"
-            return [_error(used, f"takes no value and is given {given.inline[:_WORDS_SHOWN]!r}", remedy)], ()
+            return [_error(used, f"takes no value and is given {shown(used, [given.inline])}", remedy)], ()
         return [], given.following
     own, stray = _own(used)
     if not own and kind != "optional":
@@ -45,18 +53,18 @@ def _choice_problems(used: Used, own: Sequence[str]) -> list[Problem]:
     if not wrong:
         return []
     listed = ", ".join(choices[:12]) + (" and more" if len(choices) > 12 else "")
-    text = f"{wrong[0][:_WORDS_SHOWN]!r} is not one of its values"
+    text = f"{shown(used, wrong[:1])} is not one of its values"
     return [_error(used, text, f"write one of {listed}")]
 
 
 def stray_problem(used: Used, stray: Sequence[str]) -> Problem:
     """Words that belong to no flag: argparse refuses them."""
-    shown = " ".join(stray)[:_WORDS_SHOWN]
+    words = shown(used, stray)
     if used.flag.kind in ("toggle", "switch"):
-        text = f"takes no value and {shown!r} follows it"
+        text = f"takes no value and {words} follows it"
         off = f"; write {_off(used)} to turn it off" if used.flag.kind == "toggle" else ""
-        return _error(used, text, f"remove {shown!r}{off}")
-    return _error(used, f"takes one value and {shown!r} follows that", f"remove {shown!r}")
+        return _error(used, text, f"remove {words}{off}")
+    return _error(used, f"takes one value and {words} follows that", f"remove {words}")
 
 
 def repeated(all_used: Iterable[Used]) -> list[Problem]:
@@ -73,8 +81,8 @@ def repeated(all_used: Iterable[Used]) -> list[Problem]:
             text = f"contradicts {before.given.spelled}, and the last one would count"
             problems.append(_error(used, text, "keep the one that is meant"))
         elif used.given.words != before.given.words:
-            shown = " and ".join(" ".join(each.given.words)[:_WORDS_SHOWN] for each in (before, used))
-            text = f"is given twice, with {shown}, and the last one would count"
+            both = " and ".join(shown(each, each.given.words) for each in (before, used))
+            text = f"is given twice, with {both}, and the last one would count"
             problems.append(_error(used, text, "keep the one that is meant"))
     return problems
 
