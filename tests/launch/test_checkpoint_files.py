@@ -21,7 +21,7 @@ from agent.launch.checkpoint.fault import CheckpointFault
 from agent.launch.checkpoint.headers import read_shard
 from agent.launch.checkpoint.inventory import INDEX, read_inventory
 from agent.launch.checkpoint.model_config import read_config
-from agent.launch.checkpoint.scan import scan
+from agent.launch.checkpoint.scan import fingerprint, scan
 from agent.launch.checkpoint.spread import spread_of
 from agent.launch_parts import Checkpoint
 from agent.node_profile import Engine
@@ -133,6 +133,14 @@ def test_a_missing_file_is_named(folder: Path) -> None:
         f"error: {folder}: 1 of 2 files that this node needs are missing: model-00002-of-00002.safetensors; "
         "copy them; the index names them"
     ]
+
+
+def test_a_link_to_nothing_is_a_missing_file(folder: Path) -> None:
+    path = folder / "model-00002-of-00002.safetensors"
+    path.unlink()
+    path.symlink_to(folder / "blobs" / "gone")
+    assert "1 of 2 files that this node needs are missing" in problems_of(folder)[0]
+    assert (path.name, -1, 0) in fingerprint(folder, None)
 
 
 def test_a_tensor_in_two_files_is_named(folder: Path) -> None:

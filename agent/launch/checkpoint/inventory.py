@@ -69,7 +69,8 @@ class Inventory:
 def read_inventory(folder: Path) -> Inventory:
     """Look at a folder. SourceUnavailable when it cannot be looked at; what is wrong is in `faults`."""
     try:
-        here = {entry.name for entry in folder.iterdir()}
+        # A link to nothing (a download that was broken off) is a file that is missing.
+        here = {entry.name for entry in folder.iterdir() if entry.exists()}
     except OSError as cause:
         raise unreadable(folder, cause) from cause
     faults: list[Problem] = []

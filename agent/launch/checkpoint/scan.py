@@ -42,17 +42,21 @@ def fingerprint(folder: Path, stage_index: str | None) -> Fingerprint:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.endswith(".safetensors") or entry.name in (INDEX, CONFIG):
-                    stat = entry.stat()
-                    found.append((entry.name, stat.st_size, stat.st_mtime_ns))
+                    found.append(_seen(Path(entry.path), entry.name))
     except OSError as cause:
         raise unreadable(folder, cause) from cause
     if stage_index is not None:
-        try:
-            stat = Path(stage_index).stat()
-            found.append((stage_index, stat.st_size, stat.st_mtime_ns ^ stat.st_mode))
-        except OSError:
-            found.append((stage_index, -1, 0))
+        found.append(_seen(Path(stage_index), stage_index))
     return tuple(sorted(found))
+
+
+def _seen(path: Path, name: str) -> tuple[str, int, int]:
+    """Name, size and time of a file; one that is not there (a link to nothing) has none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return name, -1, 0
+    return name, stat.st_size, stat.st_mtime_ns ^ stat.st_mode
 
 
 def scan(folder: Path, spread: Spread, wanted: Checkpoint) -> Scan:
