@@ -92,7 +92,9 @@ def variants() -> tuple[Variant, ...]:
     unit = units["nvidia-fabricmanager.service"]
     host = {**h200.data["host"], "units": {**units, "nvidia-imex.service": unit}}
     imex = Variant("fake-imex", {**h200.data, "host": host}, h200_profile({"nvlink": {"imex": True}}))
-    return (h200, imex, *(_of_folder(name) for name in ("b300-roce", "h200-ib")))
+    models = {name: {"launch": {"model": f"/models/{name}"}} for name in h200.profile.engines}
+    weights = Variant("fake-weights", h200.data, h200_profile({"engines": models}))
+    return (h200, imex, weights, *(_of_folder(name) for name in ("b300-roce", "h200-ib")))
 
 
 def variant_for(check: Check) -> Variant:
