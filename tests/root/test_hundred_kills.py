@@ -7,6 +7,7 @@ without GPUs, with the engine as its process and as a unit of its own. The engin
 from __future__ import annotations
 
 import http.client
+import os
 import random
 import signal
 import time
@@ -34,6 +35,11 @@ def chance() -> random.Random:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     return random.Random(seed)
+
+
+def _closed_at_most_s() -> float:
+    """The limit, longer where this machine has more to do than it has processors for."""
+    return CLOSED_AT_MOST_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _serves(port: int, connection: http.client.HTTPConnection | None = None) -> bool:
@@ -82,9 +88,9 @@ def test_eighty_kills_of_the_process(rig: DaemonRig, chance: random.Random) -> N
         else:
             watch.live(chance.uniform(0.0, LONGEST_LIFE_S))
     watch.wait_ready()
-    print(watch.summary())
+    print(f"{watch.summary()}; load {os.getloadavg()[0]:.1f}")
     assert len(watch.closed_s()) >= KILLS // 5
-    assert max(watch.closed_s()) <= CLOSED_AT_MOST_S, watch.summary()
+    assert max(watch.closed_s()) <= _closed_at_most_s(), watch.summary()
 
 
 def _hang(watch: KillWatch, rig: DaemonRig) -> None:
@@ -137,8 +143,8 @@ def test_ten_kills_of_the_service(machine: Host, supervision: str, chance: rando
             watch.wait_ready()
         watch.live(chance.uniform(0.0, LONGEST_LIFE_S))
     watch.wait_ready()
-    print(f"supervision: {supervision}: {watch.summary()}")
-    assert max(watch.closed_s()) <= CLOSED_AT_MOST_S, watch.summary()
+    print(f"supervision: {supervision}: {watch.summary()}; load {os.getloadavg()[0]:.1f}")
+    assert max(watch.closed_s()) <= _closed_at_most_s(), watch.summary()
     machine.must(["systemctl", "stop", UNIT])
     end_s = time.monotonic() + 30
     while engines():

@@ -21,7 +21,8 @@ def embedded_engines(port: int, beside: int | str = "self") -> dict[Key, str]:
 
     Those in the PID namespace of process `beside` alone.
     """
-    found = {}
+    found: dict[Key, str] = {}
+    parents: dict[Key, int] = {}
     namespace = Path(f"/proc/{beside}/ns/pid").readlink()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -36,8 +37,11 @@ def embedded_engines(port: int, beside: int | str = "self") -> dict[Key, str]:
         except OSError:
             continue
         if stat[0] not in "ZX":
-            found[int(entry.name), int(stat[19])] = stat[0]
-    return found
+            key = (int(entry.name), int(stat[19]))
+            found[key], parents[key] = stat[0], int(stat[1])
+    # A child that it has forked and that has not come to its own program yet is no second engine.
+    pids = {pid for pid, _ in found}
+    return {key: state for key, state in found.items() if parents[key] not in pids}
 
 
 @dataclasses.dataclass
