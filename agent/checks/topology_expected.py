@@ -43,7 +43,6 @@ def _skip(profile: NodeProfile) -> str | None:
     unknown_for_s=900.0,
     skip=_skip,
     action=_BACK,
-    if_unreadable="Where only root may read a card's serial number, leave it out of topology.expected.nics.",
 )
 def topology_expected(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
     """Every recorded GPU and RDMA card must be where it was, and reach what it reached."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.checks.gpus import GpuSlot, slots
-from agent.errors import DeviceAbsent, DeviceLost, SourceError, SourceUnavailable
+from agent.errors import DeviceAbsent, DeviceLost, NotSupported, SourceError, SourceUnavailable
 from agent.node_parts import ExpectedGpu, ExpectedNic, PciWay
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
@@ -239,13 +239,29 @@ def _of_nic(sources: Sources, profile: NodeProfile, at: int, nic: ExpectedNic, s
         return Judged(subject, (gone,))
     except SourceError as cause:
         return Judged(subject, unknown=cause)
-    return Judged(subject, tuple(problems), note=_renumbered(place.address, nic.pci_bus_id))
+    notes = (_renumbered(place.address, nic.pci_bus_id), _unread(sources, nic))
+    return Judged(subject, tuple(problems), note="; ".join(filter(None, notes)))
+
+
+def _unread(sources: Sources, nic: ExpectedNic) -> str:
+    """A note: the kernel shows a card's serial number to root alone, which nic.serial says too."""
+    try:
+        if nic.serial is not None:
+            nic_serial(sources, nic.device)
+    except SourceUnavailable:
+        return "its serial number cannot be read here, known by its device name"
+    return ""
 
 
 def _serial(sources: Sources, nic: ExpectedNic, key: str) -> Iterator[Problem]:
     if nic.serial is None:
         return
-    seen = nic_serial(sources, nic.device)
+    try:
+        seen = nic_serial(sources, nic.device)
+    except SourceUnavailable:
+        return
+    except DeviceAbsent as cause:  # the card is there, its VPD is not
+        raise NotSupported(str(cause)) from cause
     if seen != nic.serial:
         now = device_with_serial(sources, nic.serial)
         where = f"which is {now} now" if now else "which is on no RDMA device"

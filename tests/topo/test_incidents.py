@@ -190,6 +190,21 @@ def test_cards_are_known_by_their_serial_number() -> None:
     assert problem == f"the card {other.serial} is here, recorded {one.serial}, which is {other.device} now"
 
 
+def test_a_serial_number_that_only_root_may_read_is_left_to_nic_serial() -> None:
+    node, profile = topo_node("b300-roce"), topo_profile("b300-roce")
+    profile = recorded(node, profile)
+    nic = profile.topology.expected.nics[0]
+    vpd = f"files:{PCI}/{nic.pci_bus_id}/vpd"
+    node.set(vpd, {"error": "NO_PERMISSION"})
+    found = next(judged for judged in judge(node.sources, profile) if judged.subject.startswith(nic.device))
+    assert found.problems == () and found.unknown is None
+    assert found.note == "its serial number cannot be read here, known by its device name"
+    for broken in ({"hex": "00ff"}, {"error": "NOT_SUPPORTED"}, None):
+        node.set(vpd, broken)
+        found = next(each for each in judge(node.sources, profile) if each.subject.startswith(nic.device))
+        assert found.unknown is not None
+
+
 @pytest.mark.parametrize("name", ["h200-ib", "b300-x16", "gb10", "h200-x2-live"])
 def test_what_is_recorded_passes_at_once(name: str) -> None:
     node, profile = topo_node(name), topo_profile(name)
