@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from agent.blockers import check_of, not_run, say, unique, waiting_for
 from agent.evaluate import Blocker
-from agent.gate_record import OPEN, GateRecord
+from agent.gate_record import GateRecord
 from agent.model import Action, ActionKind, EnginePhase, GateState, Verdict, engine_of
 from agent.node_profile import Mode
 
@@ -38,8 +38,6 @@ _COMING_BACK = frozenset({GateState.FAILED, GateState.PREFLIGHT, GateState.LAUNC
 CLEAR_SETTLES_S = 5.0
 #: The check that a blocker names when it is the engine's process, not a check, that keeps the gate closed.
 ENGINE_PROCESS = "engine.process"
-#: What an engine's group, if it has one, says of it.
-ENGINE_GROUP = "engine.group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +136,10 @@ def _obstructed(record: GateRecord, now_mono_s: float) -> Target | None:
     if admission:
         # No evidence yet (a counter's second sample, a source that does not answer) is not evidence against.
         known = any(blocker.verdict is not Verdict.UNKNOWN for blocker in admission)
-        state = GateState.FAILED if known else GateState.PREFLIGHT
-        if (
-            not known
-            and _phase(record) is EnginePhase.WARM
-            and {b.check for b in admission} == {ENGINE_GROUP}
-        ):
-            state = GateState.WARMING  # this rank is done, the other members' are waited for
-        return Target(state, say(admission), unique(admission))
+        # A rank that is done waits for those of the other members of its group.
+        done = _phase(record) is EnginePhase.WARM and all(engine_of(b.subject) for b in admission)
+        waits = GateState.WARMING if done else GateState.PREFLIGHT
+        return Target(GateState.FAILED if known else waits, say(admission), unique(admission))
     return Target(GateState.WARMING, say(serving), serving) if serving else None
 
 
@@ -277,10 +271,8 @@ def _against_serving(record: GateRecord) -> tuple[Blocker, ...]:
 def _against_admission(record: GateRecord) -> tuple[Blocker, ...]:
     if record.judgement is None:
         return ()
-    blockers, bridged = record.judgement.admission_blockers, record.judgement.bridged
-    if not record.relaunching:
-        return blockers
-    return tuple(blocker for blocker in blockers if (blocker.check, blocker.subject) not in bridged)
+    bridged = record.judgement.bridged if record.relaunching else frozenset()
+    return tuple(b for b in record.judgement.admission_blockers if (b.check, b.subject) not in bridged)
 
 
 def is_relaunching(record: GateRecord, target: Target) -> bool:

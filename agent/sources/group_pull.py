@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 from agent.errors import ParseError, SourceTimeout, SourceUnavailable
 from agent.sources.engine_http import BadRequest, HttpError, TooLong, exchange
@@ -19,7 +20,7 @@ async def pull_status(
     except TimeoutError as cause:
         raise SourceTimeout(f"no answer within {deadline_s:g} s") from cause
     except OSError as cause:
-        raise SourceUnavailable((cause.strerror or str(cause)).lower()) from cause
+        raise SourceUnavailable(_words(cause)) from cause
     except (HttpError, TooLong, BadRequest) as cause:
         raise ParseError("what answers there is no nodegate agent") from cause
     if code == 404:
@@ -42,6 +43,11 @@ async def held_back(address: tuple[str, int], deadline_s: float) -> str:
     except TimeoutError:
         return f"no answer within {deadline_s:g} s"
     except OSError as cause:
-        return (cause.strerror or str(cause)).lower()
+        return _words(cause)
     writer.transport.abort()
     return ""
+
+
+def _words(cause: OSError) -> str:
+    """The system's own words: asyncio's name the call."""
+    return (os.strerror(cause.errno) if cause.errno else str(cause)).lower()

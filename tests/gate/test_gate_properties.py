@@ -63,10 +63,11 @@ operator_events = st.sampled_from(
 class GateMachine(RuleBasedStateMachine):
     """Random evidence, engine phases, operator words and times; an oracle says what must not be."""
 
-    @initialize(mode=st.sampled_from(list(Mode)))
-    def begin(self, mode: Mode) -> None:
+    @initialize(mode=st.sampled_from(list(Mode)), follower=st.booleans())
+    def begin(self, mode: Mode, follower: bool) -> None:
         self.now = 100.0
-        self.record = kit.new_gate(kit.config(mode), self.now)
+        self.record = kit.new_gate(kit.config(mode, follower=follower), self.now)
+        self.rank_over = False
         self.judgement = kit.CLEAN
         self.phase = EnginePhase.ABSENT
         self.fed = False
@@ -100,7 +101,9 @@ class GateMachine(RuleBasedStateMachine):
 
     def _evaluate(self) -> None:
         self.fed = True
-        self._step(Evaluated(self.judgement, kit.status(self.phase, self.now), self.now))
+        against = (kit.GROUP, *self.judgement.immediate) if self.rank_over else self.judgement.immediate
+        judgement = replace(self.judgement, immediate=against)
+        self._step(Evaluated(judgement, kit.status(self.phase, self.now), self.now, self.rank_over))
 
     @rule(judgement=judgements)
     def results_change(self, judgement: Judgement) -> None:
@@ -132,6 +135,11 @@ class GateMachine(RuleBasedStateMachine):
             assert self.record == before
             assert not isinstance(event, Shutdown)
 
+    @rule(over=st.booleans())
+    def the_group_ends_or_goes_on(self, over: bool) -> None:
+        self.rank_over = over
+        self._evaluate()
+
     @rule(seconds=st.sampled_from([5.0, 50.0]))
     def force(self, seconds: float) -> None:
         with contextlib.suppress(IllegalTransition):
@@ -161,6 +169,13 @@ class GateMachine(RuleBasedStateMachine):
             assert record.state is GateState.DEGRADED and record.reason.startswith("FORCED OPEN")
         else:
             assert not against
+
+    @invariant()
+    def a_rank_of_a_group_is_never_ready_and_a_head_never_a_member(self) -> None:
+        assert not (self.record.config.follower and self.record.ready)
+        assert self.record.config.follower or self.record.state is not GateState.MEMBER
+        if self.record.state is GateState.MEMBER:
+            assert self.phase is EnginePhase.WARM
 
     @invariant()
     def closed_says_why(self) -> None:

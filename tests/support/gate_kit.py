@@ -9,21 +9,22 @@ from agent.holds import ForceOpen, Hold
 from agent.model import Action, ActionKind, EnginePhase, EngineStatus, Verdict
 from agent.node_profile import Mode
 
-UNWAIVABLE = frozenset({"gpu.lost", "engine.health"})
+UNWAIVABLE = frozenset({"gpu.lost", "engine.health", "engine.group"})
 GRACE_S = 10.0
 CLEAN = Judgement()
 HEAT = Blocker("gpu.thermal_margin", "gpu3", Verdict.FAIL, "margin -4 C, at least 5 C is needed")
 LOST = Blocker("gpu.lost", "gpu3", Verdict.FAIL, "NVML says that the GPU is lost", Action(ActionKind.REBOOT))
 XID = Blocker("gpu.xid", "gpu3", Verdict.FAIL, "Xid 48", Action(ActionKind.RESET_GPU))
 HUNG = Blocker("engine.health", "engine:glm", Verdict.FAIL, "the canary got no answer")
+GROUP = Blocker("engine.group", "engine:glm", Verdict.FAIL, "node-b has been silent for 16 s")
 MARGIN = Blocker("gpu.margin_trend", "gpu3", Verdict.FAIL, "the margin shrinks")
 DRIFT = Blocker("gpu.persistence", "gpu3", Verdict.UNKNOWN, "NVML gave no answer")
 HOLD = Hold("work on the loop", "uid 0", 1000.0, "boot-a")
 
 
-def config(mode: Mode = Mode.MANAGE, engine: str = "glm") -> GateConfig:
+def config(mode: Mode = Mode.MANAGE, engine: str = "glm", *, follower: bool = False) -> GateConfig:
     """A gate with a grace of 10 s."""
-    return GateConfig(engine, mode, GRACE_S, UNWAIVABLE, "boot-a")
+    return GateConfig(engine, mode, GRACE_S, UNWAIVABLE, "boot-a", follower)
 
 
 def status(
@@ -41,9 +42,10 @@ def force(until_mono_s: float) -> ForceOpen:
 class Bench:
     """One gate on the bench: feeds events, steps until it rests, keeps the states seen and what it asked."""
 
-    def __init__(self, mode: Mode = Mode.MANAGE) -> None:
+    def __init__(self, mode: Mode = Mode.MANAGE, *, follower: bool = False) -> None:
         self.now = 100.0
-        self.record: GateRecord = new_gate(config(mode), self.now)
+        self.record: GateRecord = new_gate(config(mode, follower=follower), self.now)
+        self.rank_over = False
         self.judgement = CLEAN
         self.phase = EnginePhase.ABSENT
         self.phase_since = 0.0
@@ -59,7 +61,8 @@ class Bench:
         """Evaluate the present evidence until the state rests."""
         for _ in range(8):
             before = self.record.state
-            self._step(Evaluated(self.judgement, status(self.phase, self.phase_since), 1000.0 + self.now))
+            engine = status(self.phase, self.phase_since)
+            self._step(Evaluated(self.judgement, engine, 1000.0 + self.now, self.rank_over))
             if self.record.state is before:
                 return self.record
         raise AssertionError(f"the gate does not come to rest: {self.seen}")
