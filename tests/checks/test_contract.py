@@ -25,7 +25,8 @@ NO_HARDWARE = {
 #: Their evidence may be out of reach for good: root's alone, of a process not started yet, or not reported.
 OUT_OF_REACH = {
     "bmc.air", "bmc.bios", "bmc.coolant", "bmc.events", "bmc.firmware", "bmc.health", "bmc.leak", "bmc.power",
-    "engine.cpu", "engine.memory", "engine.numa", "engine.prefix_cache", "history.repeat", "host.disk_health",
+    "engine.cpu", "engine.latency", "engine.memory", "engine.numa", "engine.prefix_cache", "engine.pressure",
+    "history.repeat", "host.disk_health",
     "host.kmsg", "host.limits", "nic.cable", "nic.max_read_request", "nic.serial", "pci.acs", "pci.aspm",
     "roce.cnp", "roce.ecn_activity", "driver.persistenced", "gpu.persistence", "gpu.power_dips", "gpu.repair",
     "host.time", "roce.ecn_config",
@@ -34,7 +35,7 @@ OUT_OF_REACH = {
 #: well congestion is answered shows in what it costs.
 WARNING_ONLY = {
     "gpu.persistence", "driver.persistenced", "history.repeat", "roce.ecn_activity", "bmc.events",
-    "engine.cpu", "engine.numa", "engine.prefix_cache",
+    "engine.cpu", "engine.numa", "engine.prefix_cache", "engine.latency", "engine.pressure",
 }  # fmt: skip
 #: Judge the profile alone.
 NO_EVIDENCE = {"roce.nccl"}
@@ -96,8 +97,8 @@ def test_what_cannot_be_waived_and_what_is_network() -> None:
 def test_only_what_judges_a_running_engine_stays_out_of_admission() -> None:
     without = {c.id for c in CHECKS.values() if Phase.ADMISSION not in c.phases}
     assert without == {
-        "engine.health", "engine.cpu", "engine.memory", "engine.numa", "engine.prefix_cache",
-        "gpu.memory_growth",
+        "engine.health", "engine.cpu", "engine.latency", "engine.memory", "engine.numa",
+        "engine.prefix_cache", "engine.pressure", "gpu.memory_growth",
     }  # fmt: skip
     assert {c.id for c in CHECKS.values() if not c.unknown_blocks_admission} == OUT_OF_REACH
 
