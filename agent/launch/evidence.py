@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -55,10 +56,7 @@ class Look:
     def report(self, key: object, read: Callable[[], LaunchReport]) -> LaunchReport:
         """The newest report under this key. Raises SourceError when there is none."""
         with self._changed:
-            late_s = self._mono_s() - self._found_s if self._found is not None else 0.0
-            if key != self._key or late_s > STALE_S:
-                self._key, self._found = key, None
-            self._begin(key, read)
+            late_s = self._begin(key, read)
             self._changed.wait_for(lambda: self._found is not None or self._key != key, self._wait_s)
             found = self._found if self._key == key else None
         if found is None:
@@ -68,12 +66,21 @@ class Look:
             raise type(found)(str(found))
         return found
 
-    def _begin(self, key: object, read: Callable[[], LaunchReport]) -> None:
-        """Start a thread when a look is due and none for this key is under way."""
+    def start(self, key: object, read: Callable[[], LaunchReport]) -> None:
+        """Make a look that is due, and do not wait for it."""
+        with self._changed:
+            self._begin(key, read)
+
+    def _begin(self, key: object, read: Callable[[], LaunchReport]) -> float:
+        """Start a thread when a look is due and none for this key is under way; how old the last one is."""
+        late_s = self._mono_s() - self._found_s if self._found is not None else 0.0
+        if key != self._key or late_s > STALE_S:
+            self._key, self._found = key, None
         due = self._found is None or self._mono_s() - self._found_s >= REFRESH_S
         if due and self._busy != key:
             self._busy = key
             threading.Thread(target=self._run, args=(key, read), name="launch-look", daemon=True).start()
+        return late_s
 
     def _run(self, key: object, read: Callable[[], LaunchReport]) -> None:
         """Make the look; what another key asked for meanwhile is not overwritten."""
@@ -153,10 +160,17 @@ class LiveLaunches:
         engine = profile.engines.get(name)
         if engine is None:
             raise SourceUnavailable(f"the profile has no engine {name}")
+        # All engines are looked at together: a check asks for one after another.
+        for other, its in profile.engines.items():
+            if other != name and weights_folder(its.launch) is not None:
+                self._look(kind, other).start(_key(profile, its), partial(read, profile, other))
+        return self._look(kind, name).report(_key(profile, engine), partial(read, profile, name))
+
+    def _look(self, kind: str, name: str) -> Look:
+        """The look of one kind at one engine."""
         with self._lock:
-            what = f"{kind} of {name}"
-            look = self._looks.setdefault((kind, name), Look(what, self._sources.clock.mono_s, self._wait_s))
-        return look.report(_key(profile, engine), lambda: read(profile, name))
+            made = Look(f"{kind} of {name}", self._sources.clock.mono_s, self._wait_s)
+            return self._looks.setdefault((kind, name), made)
 
     def _flags(self, profile: NodeProfile, name: str) -> LaunchReport:
         from agent.launch.launch_profile import build_plan

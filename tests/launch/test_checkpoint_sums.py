@@ -293,6 +293,24 @@ def test_another_profile_is_looked_at_anew(folder: Path, tmp_path: Path) -> None
     assert "--gpu-memory-utilization is 1.5" in str(problem)
 
 
+def test_engines_are_looked_at_together(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = {name: {"launch": {"model": str(folder)}} for name in ("glm", "kimi")}
+    launches = LiveLaunches(
+        h200_profile({"engines": engines}), h200_node().sources, None, work=False, wait_s=DEADLINE_S
+    )
+    both = threading.Barrier(2)
+
+    def together(name: str, engine: Engine) -> Spread:
+        both.wait(DEADLINE_S)  # breaks unless the other engine is looked at meanwhile
+        return spread_of(name, engine)
+
+    monkeypatch.setattr("agent.launch.evidence.spread_of", together)
+    assert launches.checkpoint("glm").problems == ()
+    assert launches.checkpoint("kimi").problems == ()
+
+
 def test_a_look_that_hangs_is_no_evidence() -> None:
     now_s, hang = [100.0], threading.Event()
     look = Look("memory of glm", lambda: now_s[0], wait_s=0.0)
