@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from fake_sources import FakeNode
 from fake_systemd import FakeSystemd
 from launch_kit import NAME, bare_node, engine_profile
 
+import agent
 from agent.errors import LaunchError, SourceError
 from agent.launch import recovery as recovery_module
 from agent.launch import systemd_supervisor as module
@@ -392,8 +394,10 @@ def test_units_are_used_where_they_are_set_up(
     tmp_path: Path, environ: dict[str, str], group: str | None, installed: bool, set_up: bool
 ) -> None:
     if installed:
-        (tmp_path / "nodegate-engine@.service").touch()
-    assert units_are_set_up(environ, group, (tmp_path / "none", tmp_path)) is set_up
+        shutil.copy(Path(agent.__file__).parent / "units" / "nodegate-engine@.service", tmp_path)
+    folders = (tmp_path / "none", tmp_path)
+    assert units_are_set_up(environ, group, Path("/run/nodegate"), folders) is set_up
+    assert not units_are_set_up(environ, group, Path("/run/other"), folders)  # another agent's units
 
 
 @pytest.mark.parametrize(

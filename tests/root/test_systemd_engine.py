@@ -134,9 +134,12 @@ def test_a_unit_that_somebody_else_stops_is_a_fault(node: Host) -> None:
     before = until_warm(node)
     node.must(["systemctl", "stop", UNIT])
     until_warm(node, other_than=before["InvocationID"])
-    history = node.must(["nodegate", "history"])
-    assert "crashed" in history
-    assert "ended" in history
+    entries = json.loads(node.must(["nodegate", "history", "--json"]))["entries"]
+    crashes = [entry for entry in entries if entry.get("check") == f"engine:{NAME}" and "trace" in entry]
+    assert " ended" in crashes[-1]["summary"]
+    assert "SIMULATED engine: serving" in crashes[-1]["trace"]
+    assert "unit-secret" not in json.dumps(crashes)
+    assert "crashed" in node.must(["nodegate", "history"])
 
 
 def test_a_stray_daemon_ends_with_its_engine(node: Host) -> None:
