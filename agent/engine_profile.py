@@ -62,7 +62,7 @@ class Warmup(Part):
 
 
 class Soak(Part):
-    """Load through the engine before its gate opens, while throttling, power and links are watched."""
+    """Load through the engine before its gate opens, while heat, power and links are seen (mode manage)."""
 
     duration_s: float = Field(0.0, description="Seconds of load; 0 = no soak", ge=0)
     concurrent: int = Field(8, description="Completions at the same time", ge=1, le=4096)

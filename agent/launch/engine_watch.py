@@ -137,7 +137,7 @@ async def _until(event: asyncio.Event, wait_s: float) -> bool:
 
 
 def _words(report: CanaryReport) -> str:
-    """A canary as a reason; numbers that change each time are no news."""
+    """A canary as a reason. That none was needed is no news: the last one was answered."""
     if report.verdict is CanaryVerdict.MOVING:
-        return "warm, tokens move"
+        return "warm, canary ok"
     return f"canary {report.verdict}: {report.reason}" if report.reason else "warm, canary ok"
