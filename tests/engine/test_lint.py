@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import preset_golden
 import pytest
 from lint_kit import cpu_profile, plan_of, told
 from vllm_rig import VENV
 
-from agent.launch.lint import lint
+from agent.launch.launch_profile import build_plan
+from agent.launch.lint import lint, report
 from agent.launch.lint.installed import EngineSource, package_of, program_of, read_package
 from agent.launch.lint.own_parser import parser_problems
+from agent.launch.preset import preset_names
 from agent.sources.command import Commands
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
@@ -83,3 +87,25 @@ def test_lint_and_the_engines_own_parser_agree(source: EngineSource) -> None:
 
     assert ask("--max_num_seqs", "4", "--compilation-config.mode", "0", "--enforce-eager") == (True, True)
     assert ask("--swap-space", "8") == (False, False)
+
+
+#: What the reports of the deployments have and current versions do not.
+GONE = {"d3": {"--swap-space"}, "d5": {"--disable-log-requests"}}
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_engine_takes_every_preset(
+    name: str, source: EngineSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "installed_source", lambda _plan, _engine: source)
+    errors: set[str] = set()
+
+    def looked_at(profile: Any, engine: str, sources: Any, environ: Any) -> Any:
+        plan = build_plan(profile, engine, sources, environ)
+        errors.update(told(lint(plan, profile.engines[engine])))
+        return plan
+
+    monkeypatch.setattr(preset_golden, "build_plan", looked_at)
+    preset_golden.plan_of(name)
+    reported = name.endswith("/as-reported")
+    assert errors == (GONE.get(name.partition("-")[0], set()) if reported else set())

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from fake_h200 import h200_node, h200_profile, uuid_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lint_kit import launch_of, linted, plan_of, told, vllm_site
 
 from agent.launch.lint import lint
@@ -15,6 +17,7 @@ from agent.launch.lint.installed import EngineSource, read_package
 from agent.launch.lint.names import Names
 from agent.launch.lint.rules import rule_problems
 from agent.launch.lint.settings import Gpus, Settings
+from agent.launch.lint.values import repeated, value_problems
 from agent.launch.lint.variables import gpu_problems
 from agent.sources.launch_reading import LaunchReport, Severity
 
@@ -128,10 +131,53 @@ def test_the_sizes_must_fit_the_gpus(program: Path, args: str, severity: Severit
     assert text in "".join(said.values())
 
 
+WORDS = st.sampled_from(
+    [
+        "--max-num-seqs",
+        "--enforce-eager",
+        "-tp",
+        "--",
+        "-",
+        "--=",
+        "--a.b.c",
+        "-O",
+        "-O3",
+        "--no-",
+        "--x=y=z",
+        "8",
+        "-1",
+        "--numa-bind-nodes",
+        "nan",
+        "1e999",
+        "--compilation-config.",
+        "--gpu-memory-utilization",
+        "--nnodes=0",
+        "--enable-",
+        "999999999999999999999",
+    ]
+)
+
+
+@given(st.lists(st.one_of(WORDS, st.text(max_size=8)), max_size=8))
+@settings(max_examples=80, deadline=None)
+def test_no_command_line_is_a_defect(program: Path, words: list[str]) -> None:
+    """Whatever is written, it is told of or taken; the report is made of single lines."""
+    source = read_package("vllm", program.parents[1] / "lib/python3.11/site-packages/vllm")
+    names, used = Names(source), []
+    for one in take_apart(words)[1]:
+        found, problems = names.find(one)
+        assert found is not None or problems
+        if found is not None:
+            used.append(found)
+            value_problems(found)
+    repeated(used)
+    rule_problems(source, Settings(used), Gpus([uuid_of(0)]))
+
+
 def rules(program: Path, args: str, gpus: int) -> list[tuple[Severity, str]]:
     """What the rules alone say of a command line; the plan itself refuses some of these before."""
     source = read_package("vllm", program.parents[1] / "lib/python3.11/site-packages/vllm")
-    used = [Names(source).find(given)[0] for given in take_apart(args.split())[1]]
+    used = [Names(source).find(one)[0] for one in take_apart(args.split())[1]]
     found = rule_problems(source, Settings(filter(None, used)), Gpus([uuid_of(slot) for slot in range(gpus)]))
     return [(problem.severity, problem.where) for problem in found]
 

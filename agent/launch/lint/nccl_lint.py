@@ -88,12 +88,12 @@ def _devices(settings: NcclSettings, around: Around) -> Iterator[Problem]:
     present = around.names(_RDMA)
     missing: list[str] = []
     for item in items:
-        device, _, port = item.partition(":")
+        device, port = [*item.split(":"), ""][:2]  # a rail and a plane may follow
         taken = [name for name in present if name == device or (not exact and name.startswith(device))]
         if not taken and not excludes:
             missing.append(device)
         elif port.isdecimal() and not excludes:
-            yield from _port(around, where, taken, port.split(":")[0])
+            yield from _port(around, where, taken, port)
         more = [name for name in taken if name != device]
         if more and device in taken:
             text = f"{device} is taken for the beginning of a name, so {', '.join(more)[:60]} are meant too"
