@@ -82,6 +82,7 @@ def show_status(status: Mapping[str, Any]) -> None:
     out.line()
     out.table(("engine", "gate", "ready", "for", "process", "why"), [_gate_row(g) for g in status["gates"]])
     _show_proofs(out, status)
+    _show_groups(out, status)
     blocking = _show_reasons(out, status)
     _show_results(out, status["results"], blocking)
     _show_explanations(out, status["results"])
@@ -129,6 +130,22 @@ def _show_proofs(out: Any, status: Mapping[str, Any]) -> None:
             out.line(f"{gate['engine']} warm-up: {warmup['words']}", "dim")
         if soak := process.get("soak"):
             out.line(f"{gate['engine']} {soak['words']}", "dim" if soak["passed"] else "yellow")
+
+
+def _show_groups(out: Any, status: Mapping[str, Any]) -> None:
+    """Every other member of an engine's group as this node hears it."""
+    for gate in status["gates"]:
+        if not (group := gate.get("group")):
+            continue
+        words = f"{gate['engine']} group: rank {group['rank']}, {group['stage']} {group['generation']}"
+        out.line(f"{words.strip()}: {group['reason']}", "dim")
+        for member in group["members"]:
+            heard = "never heard" if member["heard_s"] is None else f"heard {member['heard_s']:.1f} s ago"
+            data = "never" if member["data_s"] is None else f"{member['data_s']:.1f} s ago"
+            said = member["error"] or f"{member['gate']}, {member['stage']}"
+            line = f"  {member['node']} (rank {member['rank']}): {heard}, data path {data}: {said}"
+            waits = f"; waits for {member['waits_for'][0]}" if member["waits_for"] else ""
+            out.line(f"{line}{waits}", "yellow" if member["error"] or member["data_error"] else "dim")
 
 
 def _show_reasons(out: Any, status: Mapping[str, Any]) -> set[tuple[str, str]]:

@@ -7,6 +7,7 @@ on an older look than the gate's own. Everything here is on the main loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from agent.node_profile import Engine, NodeProfile
 from agent.sources import Sources
 from agent.sources.group_reading import GroupBoard, GroupObservation
 
+log = logging.getLogger("nodegate.group")
 CHECK = "engine.group"
 #: How often versions and checkpoint are read again, and how soon after a reading that failed.
 FACTS_PERIOD_S = 30.0
@@ -139,6 +141,8 @@ class GroupMember:
             # On the disk before the rank starts: a restarted agent must know what it adopts.
             self._disk_problem = self._memory.save(decided.generation)
             decided = self.record if self._disk_problem else decided
+        if decided.stage is not self.record.stage:
+            log.info("group of %s: %s: %s", self.given.engine, decided.stage, decided.reason)
         self.record = decided
         self._puller.probing = decided.stage is Stage.WAITING
         if self._head_up():

@@ -38,6 +38,14 @@ def group_problems(profile: NodeProfile) -> Iterator[CrossProblem]:
                 yield CrossProblem(
                     (*at, "members"), f"two members have the {key} {twice[0]}", None, "list each node once"
                 )
+        apart = any(member.data_address not in (None, member.address) for member in group.members)
+        if apart and profile.api.host not in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
+            yield CrossProblem(
+                ("api", "host"),
+                f"members ask over two networks, and the API answers at {profile.api.host} alone",
+                (*at, "members"),
+                "set api.host to 0.0.0.0 or ::",
+            )
         if profile.mode == "gate":
             yield CrossProblem(
                 at, "nodegate starts the ranks of a group itself", ("mode",), "set mode to manage"

@@ -135,6 +135,10 @@ def _not_serving(seen: GroupObservation) -> GroupWord | None:
 
 def _notes(seen: GroupObservation, skew_s: float) -> GroupWord:
     """All is well, or well enough to go on."""
+    differ = differences(seen)
+    if differ:
+        text = f"the next start will be refused: {differ[0]}"
+        return GroupWord(Verdict.WARN, text, "Make them equal before the next start.")
     for peer in seen.peers:
         if abs(peer.skew_s) > skew_s:
             text = f"the clock of {peer.who} differs by {peer.skew_s:+.1f} s"

@@ -196,7 +196,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(script=events)
 def test_whatever_happens_the_head_is_never_open_without_all_and_comes_back(
     script: list[tuple[str, int, int]],

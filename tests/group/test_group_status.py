@@ -17,6 +17,7 @@ from agent.group.agreement import disagreements, launch_parts, not_compared
 from agent.group.key import read_key
 from agent.group.memory import GenerationFile
 from agent.group.status import WrongKey, canonical, expect, is_nonce, seal, unseal
+from agent.profile_loader import profile_from_dict
 
 NONCE = "0123456789abcdef"
 ASKED = {"nonce": NONCE, "node": "n1", "engine": "glm", "rank": 1}
@@ -171,13 +172,23 @@ def test_the_generation_is_kept_for_this_boot_alone(tmp_path: Path) -> None:
         ({"members": [{"node": "bench", "address": "a"}, {"node": "bench", "address": "b"}]}, "node bench"),
         ({"members": [{"node": "bench", "address": "a"}, {"node": "n1", "address": "a"}]}, "address a port"),
         ({"period_s": 6.0}, "less than three pulls"),
+        ({"api": "127.0.0.1"}, "answers at 127.0.0.1 alone"),
     ],
 )
 def test_profiles_that_contradict_themselves_are_refused(changes: dict[str, Any], text: str) -> None:
     members = [{"node": "bench", "address": "10.0.0.1"}, {"node": "n1", "address": "10.0.0.2"}]
+    members[1]["data_address"] = "10.1.0.2"
     group = {"rank": 0, "members": members, "key_file": "/k", **changes}
+    host = group.pop("api", "0.0.0.0")
+    made = profile(group={"rank": 0, "members": members, "key_file": "/k"})
     with pytest.raises(ConfigError, match=text):
-        profile(group=group)
+        profile_from_dict(
+            {
+                **made.model_dump(mode="json", exclude_unset=True),
+                "api": {"host": host},
+                "engines": {"glm": {"gpus": [], "port": 20000, "group": group}},
+            }
+        )
 
 
 def test_mode_gate_starts_no_ranks() -> None:

@@ -59,7 +59,7 @@ def test_the_head_is_ready_only_with_all_and_heals_by_itself(
 
 def _walk(net: NetnsPair, head: NsRig, follower: NsRig, watch: Watch) -> None:
     head.start()
-    watch.never(200, 3)
+    watch.never(200, 2)
     assert not head.ranks(), "no rank starts before all are armed"
     assert "no status from node-b (rank 1)" in head.why()
     follower.start()
@@ -78,7 +78,7 @@ def _walk(net: NetnsPair, head: NsRig, follower: NsRig, watch: Watch) -> None:
     net.cut("mgmt")
     watch.never(503, 5)
     net.heal("mgmt")
-    watch.never(503, 3)
+    watch.never(503, 1)
 
     net.cut("mgmt")
     began = time.monotonic()
@@ -104,7 +104,7 @@ def _restart_agents(head: NsRig, follower: NsRig, watch: Watch) -> None:
     generation, ranks = head.view()["generation"], (head.ranks(), follower.ranks())
     follower.stop(signal.SIGKILL)
     follower.start()
-    watch.never(503, 6)
+    watch.never(503, 4)
     _member(follower)
     head.stop(signal.SIGKILL)
     head.start()
