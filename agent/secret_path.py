@@ -1,7 +1,8 @@
 """Where a secret of the profile lies: a path, or `credential:NAME`, which systemd hands to the agent's unit.
 
-Files in /etc/nodegate/credentials belong to root; the unit loads the whole folder (LoadCredential=), so the
-agent's user reads them without their being its own. A credential may also come from a drop-in of the unit.
+Files in /etc/nodegate/credentials (for the agent) and in /etc/nodegate/engine-credentials (for agent and
+engines) belong to root; units load a whole folder (LoadCredential=), so that their user reads what is not its
+own. A credential may also come from a drop-in of the unit.
 https://systemd.io/CREDENTIALS/
 """
 
@@ -14,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PREFIX = "credential:"
-#: The unit loads the folder under this name; systemd puts it before the name of each file.
-FOLDER_ID = "nodegate"
+#: Units load the folders under these names; systemd puts them before the name of each file.
+FOLDER_IDS = ("nodegate", "engine")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$")
 
 
@@ -31,12 +32,13 @@ def secret_path(text: str, environment: Mapping[str, str] = os.environ) -> Path:
         raise FileNotFoundError(
             errno.ENOENT, "credentials are there only under systemd: run nodegate.service, or write a path"
         )
-    for candidate in (Path(folder, name), Path(folder, f"{FOLDER_ID}_{name}")):
+    for candidate in (Path(folder, name), *(Path(folder, f"{each}_{name}") for each in FOLDER_IDS)):
         if candidate.is_file():
             return candidate
     raise FileNotFoundError(
         errno.ENOENT,
-        f"no such credential; put the file into /etc/nodegate/credentials/{name} and restart the agent",
+        f"no such credential; put the file {name} into /etc/nodegate/credentials (an engine's env_file into "
+        "engine-credentials) and restart the agent",
     )
 
 

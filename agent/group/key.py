@@ -7,10 +7,10 @@ import stat
 from pathlib import Path
 
 from agent.errors import ConfigError
+from agent.secret_path import open_to_others, secret_path
 
 MIN_BYTES = 16
 MAX_BYTES = 4096
-_CREDENTIAL = "credential:"
 _MAKE = "make one with: head -c 32 /dev/urandom | base64 > FILE; chmod 0600 FILE, and copy it to all members"
 
 
@@ -48,7 +48,7 @@ def _refuse_exposed(path: Path, info: os.stat_result) -> None:
         problem = "the group's key is not in a regular file"
     elif info.st_uid not in (0, os.geteuid()):
         problem = f"the group's key is owned by uid {info.st_uid}, not by root or the agent's user"
-    elif mode & 0o177:
+    elif mode & 0o100 or open_to_others(path, mode):
         problem = f"the group's key has mode {mode:04o}: others can read it"
     else:
         return
@@ -57,13 +57,9 @@ def _refuse_exposed(path: Path, info: os.stat_result) -> None:
 
 def key_path(name: str) -> Path:
     """The file that a key_file names; `credential:NAME` is one that systemd gives to the unit."""
-    if not name.startswith(_CREDENTIAL):
-        return Path(name)
-    folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    part = name.removeprefix(_CREDENTIAL)
-    if not folder or not part or "/" in part or part in (".", ".."):
+    try:
+        return secret_path(name)
+    except OSError as cause:
         raise ConfigError(
-            f"group.key_file: {name}: systemd gives this agent no such credential",
-            remedy="add LoadCredential= to the unit, or name a file",
-        )
-    return Path(folder) / part
+            f"group.key_file: {name}: {cause.strerror}", remedy="put it there, or name a file"
+        ) from cause

@@ -145,11 +145,11 @@ def test_the_key_file_must_be_for_the_agent_alone(tmp_path: Path, monkeypatch: p
     refused("6 bytes")
     refused("not in a regular file", str(tmp_path))
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
-    refused("no such credential", "credential:group.key")
+    refused("only under systemd", "credential:group.key")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     path.write_text("secret-of-all-members")
     assert read_key("credential:group.key") == b"secret-of-all-members"
-    refused("no such credential", "credential:../group.key")
+    refused("no name of a credential", "credential:../group.key")
 
 
 def test_the_generation_is_kept_for_this_boot_alone(tmp_path: Path) -> None:

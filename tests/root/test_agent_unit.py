@@ -181,15 +181,16 @@ def test_reload(service: AgentHost) -> None:
     assert (service.main_pid(), service.engines()) == (agent, engines)
 
 
-def test_a_credential_of_root_reaches_the_engine(service: AgentHost) -> None:
-    profile = node_profile()
+@pytest.mark.parametrize("supervision", ["process", "systemd"])
+def test_a_credential_of_root_reaches_the_engine(service: AgentHost, supervision: str) -> None:
+    profile = node_profile(supervision=supervision)
     profile["engines"]["main"]["launch"]["env_file"] = "credential:engine-env"
     service.write_profile(profile)
     service.start()
-    wait_for("a word on it", lambda: "put the file into" in service.gate().get("reason", ""))
+    wait_for("a word on it", lambda: "put the file engine-env into" in service.gate().get("reason", ""))
     assert service.engines() == []
 
-    service.host.write("/etc/nodegate/credentials/engine-env", "VLLM_API_KEY=of-root-alone\n", 0o600)
+    service.host.write("/etc/nodegate/engine-credentials/engine-env", "VLLM_API_KEY=of-root-alone\n", 0o600)
     service.host.must(["systemctl", "restart", UNIT])
     service.wait_ready()
     [(pid, _)] = service.engines()
