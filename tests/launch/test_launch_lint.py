@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 from cli_words import nodegate
 from fake_h200 import h200_node, h200_profile
 from lint_kit import launch_of, vllm_site
 
 from agent.checks.registry import load_all
-from agent.commands.launch_lint import exit_code, report_json
+from agent.commands.launch_lint import LintFormat, exit_code, lint_command, report_json
 from agent.model import Finding, Result, ServingClass, Snapshot, Verdict
 from agent.restart_rule import restart_refusal
 from agent.sources.launch_reading import LaunchReport, Problem, Severity
@@ -56,12 +57,13 @@ def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:
     assert row.startswith("error     --swap-space  vllm 0.32.0 no longer has it")
 
 
-def test_a_source_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
-    path = profile(tmp_path)
+def test_a_source_that_cannot_be_read_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(profile(tmp_path))
     (tmp_path / "venv/lib/python3.11/site-packages/vllm/engine/arg_utils.py").unlink()
-    answer = nodegate("launch", "lint", "e", "--profile", path, "--format", "json")
-    assert answer.returncode == 2, answer.stderr
-    found = json.loads(answer.stdout)
+    with pytest.raises(typer.Exit) as ended:
+        lint_command("e", profile=path, lint_format=LintFormat.JSON)
+    assert ended.value.exit_code == 2
+    found = json.loads(capsys.readouterr().out)
     assert found["problems"] is None and "arg_utils.py cannot be read" in found["summary"]
 
 
