@@ -27,10 +27,12 @@ import yaml
 from incident_drill import Drill, virtual_teller
 from stage_time import START_MONO_S
 
+from agent.sources import CanaryReport, CanaryVerdict
+
 SCENES = Path(__file__).parent / "scenes"
 #: Seconds in which a healthy node opens its gates.
 TO_SERVING_S = 15.0
-INCIDENTS = {*range(1, 10), 16, 19, 20, 21, 23, 24, 25, 26}
+INCIDENTS = {*range(1, 10), 13, 16, 19, 20, 21, 22, 23, 24, 25, 26}
 
 
 def scenes() -> list[Path]:
@@ -77,7 +79,18 @@ def repeated(turns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def shown(values: dict[str, Any], begun_s: float) -> dict[str, Any]:
-    """What an engine shows of itself; `prefix` are hit rates from moments on, at 2000 prompt tokens/s."""
+    """What an engine shows of itself; `prefix` are hit rates from moments on, at 2000 prompt tokens/s.
+
+    `canary` are verdicts of canaries with their reasons, from moments on.
+    """
+    canaries = values.pop("canary", None)
+    if canaries is not None:
+
+        def report(elapsed_s: float) -> CanaryReport:
+            verdict, reason = [told for at_s, *told in canaries if at_s <= max(0.0, elapsed_s - begun_s)][-1]
+            return CanaryReport(CanaryVerdict(verdict), elapsed_s + START_MONO_S, 0.2, reason)
+
+        values["canary"] = report
     rates = values.pop("prefix", None)
     if rates is None:
         return values
