@@ -10,7 +10,7 @@ from fake_sources import FakeNode
 from lint_kit import told
 
 from agent.errors import SourceUnavailable
-from agent.launch.lint.nccl_lint import Around, known_variables, nccl_problems
+from agent.launch.lint.nccl_lint import Around, known_variables, nccl_problems, rendezvous_problems
 from agent.launch.lint.nccl_settings import read_settings
 from agent.sources.launch_reading import LaunchReport, Severity
 
@@ -107,6 +107,12 @@ def test_a_mistake_of_an_engine_that_stays_inside_its_node_is_a_warning() -> Non
     report = look({**GOOD, "NCCL_IB_TC": "96", "NCCL_IB_HCA": "=mlx5_77"}, rdma=False)
     assert told(report) == {}
     assert set(told(report, Severity.WARNING)) == {"NCCL_IB_TC", "NCCL_IB_HCA"}
+
+
+def test_several_nodes_meet_in_the_network_that_nccl_is_given() -> None:
+    env = {"NCCL_SOCKET_IFNAME": "=eth1", "VLLM_HOST_IP": "192.0.2.1"}
+    assert [problem.where for problem in rendezvous_problems(env, 2)] == ["GLOO_SOCKET_IFNAME"]
+    assert rendezvous_problems(env, 1) == rendezvous_problems({}, 2) == []
 
 
 def test_a_watched_gid_index_may_be_fixed() -> None:

@@ -6,7 +6,7 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -31,7 +31,6 @@ class Around:
     tree: Tree
     fabric: Fabric
     rdma: bool
-    nodes: int = 1
 
     @property
     def bad(self) -> Severity:
@@ -163,6 +162,15 @@ def _interfaces(settings: NcclSettings, around: Around) -> Iterator[Problem]:
     if not exact and not excludes:
         text = "without `=` each name is a prefix: eth1 is eth10 to eth19 too"
         yield Problem(Severity.WARNING, where, text, f"write ={','.join(items)[:80]}")
+
+
+def rendezvous_problems(env: Mapping[str, str], nodes: int) -> list[Problem]:
+    """What joins the ranks of several nodes must use the same network as NCCL: Gloo, vLLM's own sockets."""
+    if nodes < 2 or "NCCL_SOCKET_IFNAME" not in env:
+        return []
+    missing = [name for name in ("GLOO_SOCKET_IFNAME", "VLLM_HOST_IP") if name not in env]
+    text = "is not set while NCCL_SOCKET_IFNAME is: ranks may look for each other in another network"
+    return [Problem(Severity.WARNING, name, text, "set it too") for name in missing]
 
 
 def _transport(settings: NcclSettings, around: Around) -> Iterator[Problem]:

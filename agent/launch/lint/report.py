@@ -21,7 +21,7 @@ from agent.launch.lint.installed import (
     read_package,
 )
 from agent.launch.lint.names import Names, Used
-from agent.launch.lint.nccl_lint import Around, nccl_problems
+from agent.launch.lint.nccl_lint import Around, nccl_problems, rendezvous_problems
 from agent.launch.lint.nccl_settings import NcclSettings, own_home, read_settings
 from agent.launch.lint.rules import rule_problems
 from agent.launch.lint.settings import Gpus, Settings
@@ -136,9 +136,9 @@ def _problems(
     state.problems += unknown_variables(source, names, launch.patched.env)
     state.problems += gpu_problems(source, plan.env)
     if tree is not None and fabric is not None and engine.gpus:
-        nodes = settings.count("--nnodes") or 1
-        around = Around(tree, fabric, launch.rdma, nodes)
+        around = Around(tree, fabric, launch.rdma)
         state.problems += nccl_problems(_nccl(plan.process_env(), launch, tree, home), around)
+        state.problems += rendezvous_problems(plan.process_env(), settings.count("--nnodes") or 1)
     return state.problems
 
 
