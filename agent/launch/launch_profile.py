@@ -151,7 +151,7 @@ def _environment(
     env.add({key: environ[key] for key in launch.inherit_env if key in environ}, AGENT)
     env.add(gpu_env(profile, name, engine, gpus), "gpus")
     if launch.nccl_env and engine.gpus:
-        env.add(nccl_env(profile.fabric, engine.gpus), "fabric")
+        env.add(nccl_env(profile.fabric, engine.gpus, rdma=launch.rdma), "fabric")
     if engine.gpus:
         env.add(topology_env(profile.topology), "topology")
     env.add(group_env(engine), "group")

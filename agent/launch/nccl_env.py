@@ -18,9 +18,10 @@ MAX_HCAS = 32
 ECT0 = 0b10
 
 
-def nccl_env(fabric: Fabric, slots: Sequence[int] = ()) -> dict[str, str]:
+def nccl_env(fabric: Fabric, slots: Sequence[int] = (), *, rdma: bool = False) -> dict[str, str]:
     """The variables for this fabric; empty when there is no fabric between nodes.
 
+    An engine whose plan uses RDMA must not fall back to sockets in silence: NCCL_NET=IB makes that a failure.
     Where there are more ports than NCCL reads, an engine gets those of its own GPUs (`slots`).
     """
     ports = fabric.ports
@@ -35,6 +36,8 @@ def nccl_env(fabric: Fabric, slots: Sequence[int] = ()) -> dict[str, str]:
         )
     # Without `=` NCCL matches by prefix: mlx5_1 would take mlx5_10 to mlx5_19 too.
     env = {"NCCL_IB_HCA": "=" + ",".join(f"{port.device}:{port.port}" for port in ports)}
+    if rdma:
+        env["NCCL_NET"] = "IB"
     if fabric.kind is FabricKind.ROCE:
         env |= _roce_env(fabric.roce)
     return env
