@@ -28,6 +28,7 @@ from agent.launch.controller import EngineController
 from agent.model import EngineStatus, Snapshot, Verdict
 from agent.node_profile import Mode
 from agent.operator_desk import OperatorDesk
+from agent.pairs import pair_answers
 from agent.part_history import faults_of
 from agent.parts import PartBook, PartReader
 from agent.premises import Premises
@@ -136,6 +137,7 @@ class Parts:
         """Swap in what is known now."""
         profile = self.loaded.profile
         problems = (self.problem, self.journal.reason, self.gates.keeper.problem)
+        answers = answers_of(self.gates.records, profile, self.explainer)
         publication = Publication(
             mono_s=self.publisher.clock(),
             gate_mono_s=self.clock.mono_s(),
@@ -147,7 +149,7 @@ class Parts:
                 profile_hash=self.loaded.hash,
                 max_age_s=profile.api.max_age_s,
             ),
-            answers=answers_of(self.gates.records, profile, self.explainer),
+            answers=answers,
             records=dict(self.gates.records),
             holds=self.gates.holds,
             snapshot=self.gates.shown,
@@ -156,6 +158,7 @@ class Parts:
             journal_healthy=self.journal.healthy,
             explainer=self.explainer,
             groups={name: self._group_answer(name, member) for name, member in self.members.items()},
+            pairs=pair_answers(profile, answers),
         )
         self.publisher.publish(publication)
         self.given.on_publish(publication)

@@ -57,6 +57,8 @@ def needs_restart(old: NodeProfile, new: NodeProfile) -> str | None:
     for name, engine in old.engines.items():
         if _place(engine) != _place(new.engines[name]):
             return f"engines.{name}: gpus, host, group or a port has changed; restart the agent for that"
+    if _pair_ports(old) != _pair_ports(new):
+        return "the agent_check_port of a pair has changed; restart the agent for that"
     return None
 
 
@@ -68,6 +70,10 @@ def hardware(profile: NodeProfile) -> tuple[object, ...]:
 
 def _place(engine: Engine) -> tuple[object, ...]:
     return engine.gpus, engine.host, engine.port, engine.agent_check_port, engine.group
+
+
+def _pair_ports(profile: NodeProfile) -> dict[str, int]:
+    return {name: pair.agent_check_port for name, pair in profile.pairs.items() if pair.agent_check_port}
 
 
 async def _hold(parts: Parts) -> None:

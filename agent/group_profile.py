@@ -46,9 +46,13 @@ class Group(Part):
 
 
 class Pair(Part):
-    """Prefill and decode engines that serve together (P-D disaggregation); each keeps its own gate."""
+    """Prefill and decode engines that serve together (P-D disaggregation); each keeps its own gate.
+
+    `/readyz/PAIR` tells of the pair; `/readyz` without a name stays every engine of the node.
+    """
 
     prefill: list[str] = Field(description="Engines that prefill", min_length=1)
     decode: list[str] = Field(description="Engines that decode", min_length=1)
     min_prefill: int = Field(1, description="Prefill engines that must be ready", ge=1)
     min_decode: int = Field(1, description="Decode engines that must be ready", ge=1)
+    agent_check_port: Port | None = Field(None, description="Port of the HAProxy agent check of this pair")

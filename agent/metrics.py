@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -55,14 +56,19 @@ def render_metrics(
     snapshot: Snapshot,
     gates: Sequence[GateSample],
     *,
+    pairs: Mapping[str, bool] = MappingProxyType({}),
     durations_s: Mapping[str, float],
     now_mono_s: float,
     journal_healthy: bool | None = None,
 ) -> bytes:
-    """The whole page; `durations_s` is the last run of each check, `now_mono_s` ages the snapshot."""
+    """The whole page; `durations_s` is the last run of each check, `now_mono_s` ages the snapshot.
+
+    `pairs`: whether /readyz of each pair is 200.
+    """
     families = [
         *_about_agent(snapshot, now_mono_s, journal_healthy),
         *_about_gates(gates),
+        *_about_pairs(pairs),
         *_about_checks(snapshot, durations_s),
         *_about_measures(snapshot, now_mono_s),
     ]
@@ -119,6 +125,15 @@ def _about_gates(gates: Sequence[GateSample]) -> Iterator[Metric]:
             state.add_metric([gate.engine, each.value], float(each is gate.state))
     yield ready
     yield state
+
+
+def _about_pairs(pairs: Mapping[str, bool]) -> Iterator[Metric]:
+    if not pairs:
+        return
+    ready = GaugeMetricFamily("nodegate_pair_ready", "1 while /readyz of the pair is 200.", labels=["pair"])
+    for pair, is_ready in pairs.items():
+        ready.add_metric([pair], float(is_ready))
+    yield ready
 
 
 def _about_checks(snapshot: Snapshot, durations_s: Mapping[str, float]) -> Iterator[Metric]:

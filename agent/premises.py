@@ -64,10 +64,11 @@ def take_premises(folders: Folders, profile: NodeProfile) -> Premises:
         api = owned.enter_context(bind_tcp(profile.api.host, profile.api.port, "api.port"))
         checks = {
             name: owned.enter_context(
-                bind_tcp(profile.api.host, engine.agent_check_port, f"engines.{name}.agent_check_port")
+                bind_tcp(profile.api.host, part.agent_check_port, f"{key}.{name}.agent_check_port")
             )
-            for name, engine in profile.engines.items()
-            if engine.agent_check_port is not None and profile.mode is not Mode.OBSERVE
+            for key, parts in (("engines", profile.engines), ("pairs", profile.pairs))
+            for name, part in parts.items()
+            if part.agent_check_port is not None and profile.mode is not Mode.OBSERVE
         }
         path = folders.run_dir / ADMIN_SOCKET
         admin = owned.enter_context(bind_unix(path))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.group.rules import group_problems
 from agent.launch_rules import launch_problems
+from agent.pair_rules import pair_notes, pair_problems
 from agent.profile_problem import CrossProblem, Path
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def cross_problems(profile: NodeProfile) -> list[CrossProblem]:
         *_unwatched_fabric(profile),
         *launch_problems(profile),
         *group_problems(profile),
+        *pair_problems(profile),
     ]
 
 
@@ -83,15 +85,19 @@ def _shared_slots(profile: NodeProfile) -> Iterator[CrossProblem]:
 def _shared_ports(profile: NodeProfile) -> Iterator[CrossProblem]:
     """A TCP port used twice on the node."""
     used: dict[int, Path] = {profile.api.port: ("api", "port")}
+    ports: list[tuple[Path, int | None]] = []
     for name, engine in profile.engines.items():
-        for field, port in (("port", engine.port), ("agent_check_port", engine.agent_check_port)):
-            if port is None:
-                continue
-            path = ("engines", name, field)
-            if port in used:
-                text = f"port {port} is already used by {'.'.join(used[port])}"
-                yield CrossProblem(path, text, used[port], "choose a free port")
-            used.setdefault(port, path)
+        ports.append((("engines", name, "port"), engine.port))
+        ports.append((("engines", name, "agent_check_port"), engine.agent_check_port))
+    for name, pair in profile.pairs.items():
+        ports.append((("pairs", name, "agent_check_port"), pair.agent_check_port))
+    for path, port in ports:
+        if port is None:
+            continue
+        if port in used:
+            text = f"port {port} is already used by {'.'.join(used[port])}"
+            yield CrossProblem(path, text, used[port], "choose a free port")
+        used.setdefault(port, path)
 
 
 def _shared_pins(profile: NodeProfile) -> Iterator[CrossProblem]:
@@ -151,6 +157,7 @@ def notes(profile: NodeProfile) -> Iterator[str]:
     free = [str(slot) for slot in range(profile.gpus.count) if slot not in owned]
     if profile.engines and free:
         yield f"GPU slots {', '.join(free)} belong to no engine: a fault there closes no gate"
+    yield from pair_notes(profile)
     yield from _bmc_notes(profile)
 
 

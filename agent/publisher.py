@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.blockers import blocker_to_dict
 from agent.explain import Explainer
@@ -20,6 +20,9 @@ from agent.group.answer import GroupAnswer
 from agent.holds import Holds
 from agent.model import GateState, Snapshot
 from agent.node_profile import Mode, NodeProfile
+
+if TYPE_CHECKING:
+    from agent.pairs import PairAnswer
 
 #: The main loop beats at least every second; without a beat for this long it is not alive.
 LIVE_WITHIN_S = 5.0
@@ -93,6 +96,12 @@ class Publication:
     journal_healthy: bool | None = None
     explainer: Explainer | None = None
     groups: Mapping[str, GroupAnswer] = field(default_factory=dict)
+    pairs: Mapping[str, PairAnswer] = field(default_factory=dict)
+
+    def answer(self, name: str) -> Answer | None:
+        """The answer of an engine or a pair; no pair has the name of an engine."""
+        pair = self.pairs.get(name)
+        return self.answers.get(name) if pair is None else pair.answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +146,10 @@ class Publisher:
         return Reply(503, _json({"live": False, "summary": f"the main loop {text}"}))
 
     def ready(self, engine: str | None = None) -> Reply:
-        """The answer of /readyz and /readyz/ENGINE."""
+        """The answer of /readyz (every engine), /readyz/ENGINE and /readyz/PAIR."""
         current = self.current
         if current is None:
-            return _not_ready("booting", None, (_blocking("nothing has been published yet"),))
+            return _not_ready("booting", None, (blocking_item("nothing has been published yet"),))
         age_s = self.clock() - current.mono_s
         of, reply = self._open.get(engine, (None, None))
         if reply is not None and of is current and not _stale(age_s, current.facts.max_age_s):
@@ -151,19 +160,21 @@ class Publisher:
         return reply
 
     def _ready(self, current: Publication, engine: str | None, age_s: float) -> Reply:
-        if engine is not None and engine not in current.answers:
-            known = sorted(current.answers)
-            return Reply(404, _json({"error": f"there is no engine {engine!r}", "engines": known}))
-        answers = tuple(current.answers.values()) if engine is None else (current.answers[engine],)
+        one = None if engine is None else current.answer(engine)
+        if engine is not None and one is None:
+            known: dict[str, Any] = {"engines": sorted(current.answers)}
+            known |= {"pairs": sorted(current.pairs)} if current.pairs else {}
+            return Reply(404, _json({"error": f"there is no engine {engine!r}", **known}))
+        answers = (one,) if one is not None else tuple(current.answers.values())
         reply = _together(answers, age_s, current.facts)
         if current.facts.simulated:
             reply = replace(reply, headers={**reply.headers, _SIMULATED[0]: _SIMULATED[1]})
         return reply
 
     def agent_line(self, engine: str) -> str:
-        """The line of one engine's agent check, without its line break."""
+        """The line of the agent check of an engine or a pair, without its line break."""
         current = self.current
-        answer = current.answers.get(engine) if current else None
+        answer = current.answer(engine) if current else None
         if current is None or answer is None:
             return "down #booting"
         if answer.ready and _stale(self.clock() - current.mono_s, current.facts.max_age_s):
@@ -185,12 +196,12 @@ def _together(answers: tuple[Answer, ...], age_s: float, facts: NodeFacts) -> Re
     """The reply for some engines: 200 only if there is one, all are ready and the answer is fresh."""
     if not answers:
         state = OBSERVE if facts.mode is Mode.OBSERVE else GateState.STOPPED.value
-        return _not_ready(state, age_s, (_blocking("the profile has no engines: nothing can be ready"),))
+        return _not_ready(state, age_s, (blocking_item("the profile has no engines: nothing can be ready"),))
     stale = _stale(age_s, facts.max_age_s)
     closed = tuple(answer for answer in answers if not answer.ready)
     if closed or stale:
         blocking = (*stale, *(item for answer in closed for item in answer.blocking))
-        return _not_ready(_worst_state(closed or answers), age_s, blocking)
+        return _not_ready(worst_state(closed or answers), age_s, blocking)
     return Reply(200, _OK, "text/plain", _open_headers(answers))
 
 
@@ -200,9 +211,9 @@ def _answer(record: GateRecord, degraded_percent: int, explainer: Explainer | No
     shown = () if record.ready and not record.forced else record.blockers
     blocking = tuple(blocker_to_dict(blocker, explainer) for blocker in shown)
     if observing:
-        blocking = (_blocking(record.reason, "gate.mode"), *blocking)
+        blocking = (blocking_item(record.reason, "gate.mode"), *blocking)
     elif not blocking:
-        blocking = (_blocking(record.reason, f"gate.{record.state}", record.config.engine),)
+        blocking = (blocking_item(record.reason, f"gate.{record.state}", f"engine:{record.config.engine}"),)
     force = record.holds.force_open
     return Answer(
         engine=record.config.engine,
@@ -259,18 +270,17 @@ def _stale(age_s: float, max_age_s: float) -> tuple[dict[str, Any], ...]:
     if -1.0 <= age_s <= max_age_s:
         return ()
     text = f"the answer is {age_s:.0f} s old, {max_age_s:g} s is the most"
-    return (_blocking(text, "gate.age"),)
+    return (blocking_item(text, "gate.age"),)
 
 
-def _worst_state(answers: tuple[Answer, ...]) -> str:
+def worst_state(answers: tuple[Answer, ...]) -> str:
     """The state to show for several gates."""
     states = {answer.state for answer in answers}
     return next((state for state in _WORST_STATES if state in states), answers[0].state)
 
 
-def _blocking(summary: str, check: str = "gate", engine: str | None = None) -> dict[str, Any]:
+def blocking_item(summary: str, check: str = "gate", subject: str = "node") -> dict[str, Any]:
     """A reason that is not a check's."""
-    subject = f"engine:{engine}" if engine else "node"
     action = {"kind": "none", "hint": "", "play": None}
     return {"check": check, "subject": subject, "summary": summary, "action": action}
 

@@ -14,6 +14,7 @@ from agent.group.answer import group_view
 from agent.holds import as_json as holds_as_json
 from agent.metrics import GateSample, render_metrics
 from agent.model import EngineStatus, Result, Snapshot, Verdict, worst
+from agent.pairs import pair_view
 from agent.publisher import Answer, Publication, Publisher
 from agent.result_json import action_to_dict
 
@@ -48,6 +49,10 @@ def status_view(publisher: Publisher) -> dict[str, Any]:
             _gate(publisher, current.answers[name], record, now_mono_s, current)
             for name, record in current.records.items()
         ],
+        "pairs": [
+            pair_view(pair, publisher.ready(name).status == 200, publisher.agent_line(name))
+            for name, pair in current.pairs.items()
+        ],
         "holds": holds_as_json(current.holds),
         "problems": list(current.problems),
         "verdict": _verdict(current.snapshot),
@@ -67,10 +72,12 @@ def metrics_text(publisher: Publisher) -> bytes:
     age_s = publisher.clock() - current.mono_s if current else 0.0
     if current is None or current.snapshot is None:
         snapshot = Snapshot("", "", False, "", 0.0, 0.0)
-        return render_metrics(snapshot, _samples(publisher, current), durations_s={}, now_mono_s=0.0)
+        samples, pairs = _samples(publisher, current), _pairs_ready(publisher, current)
+        return render_metrics(snapshot, samples, pairs=pairs, durations_s={}, now_mono_s=0.0)
     return render_metrics(
         current.snapshot,
         _samples(publisher, current),
+        pairs=_pairs_ready(publisher, current),
         durations_s=current.durations_s,
         now_mono_s=current.gate_mono_s + age_s,
         journal_healthy=current.journal_healthy,
@@ -84,6 +91,10 @@ def _samples(publisher: Publisher, current: Publication | None) -> list[GateSamp
         GateSample(name, record.state, publisher.ready(name).status == 200)
         for name, record in current.records.items()
     ]
+
+
+def _pairs_ready(publisher: Publisher, current: Publication | None) -> dict[str, bool]:
+    return {name: publisher.ready(name).status == 200 for name in (current.pairs if current else ())}
 
 
 def _gate(

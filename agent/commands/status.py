@@ -83,6 +83,7 @@ def show_status(status: Mapping[str, Any]) -> None:
     out.table(("engine", "gate", "ready", "for", "process", "why"), [_gate_row(g) for g in status["gates"]])
     _show_proofs(out, status)
     _show_groups(out, status)
+    _show_pairs(out, status)
     blocking = _show_reasons(out, status)
     _show_results(out, status["results"], blocking)
     _show_explanations(out, status["results"])
@@ -120,6 +121,23 @@ def _gate_row(gate: Mapping[str, Any]) -> tuple[object, ...]:
         process.get("phase"),
         gate["reason"],
     )
+
+
+def _show_pairs(out: Any, status: Mapping[str, Any]) -> None:
+    """The prefill-decode pairs; nothing where there are none."""
+    rows = [
+        (
+            pair["pair"],
+            pair["state"],
+            "yes" if pair["ready"] else "no",
+            *(f"{len(pair[role]['ready'])}, {pair[role]['need']} needed" for role in ("prefill", "decode")),
+            pair["reason"],
+        )
+        for pair in status.get("pairs", [])
+    ]
+    if rows:
+        out.line()
+        out.table(("pair", "state", "ready", "prefill ready", "decode ready", "why"), rows)
 
 
 def _show_proofs(out: Any, status: Mapping[str, Any]) -> None:
