@@ -14,6 +14,8 @@ from fake_h200 import h200_node, h200_profile
 from launch_kit import EMBEDDED, engine_profile, free_port, rig, session
 
 from agent.errors import ParseError
+from agent.launch.embedded_engine import EmbeddedEngine, build_app
+from agent.launch.embedded_flags import parse
 from agent.launch.launch_profile import LaunchPlan, build_plan
 from agent.launch.warmup_plan import full_concurrency
 from agent.launch_parts import EngineKind
@@ -100,16 +102,17 @@ def test_its_whole_life(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_without_metrics_the_canary_decides_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("flags", "status"), [([], 404), (["--enable-metrics"], 200)])
+def test_the_embedded_engine_has_metrics_only_when_asked(flags: list[str], status: int) -> None:
     async def scenario() -> None:
-        port = free_port()
-        async with rig(tmp_path, profile(port)) as r, httpx.AsyncClient(trust_env=False) as http:
-            await r.start()
-            assert (await http.get(f"http://127.0.0.1:{port}/metrics")).status_code == 404
-            assert r.observation.tokens_total is None and r.observation.tokens_moved_mono_s is None
-            first = r.observation.canary
-            await r.until("the next canary", lambda: r.observation.canary != first)
-            assert r.observation.canary.verdict is CanaryVerdict.OK
+        app = build_app(EmbeddedEngine(parse(["--as", "sglang", "--model-path", "m", *flags]), None))
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://engine") as http:
+            found = await http.get("/metrics")
+            assert found.status_code == status
+            if status == 200:
+                assert parse_metrics(found.text, EngineKind.SGLANG).kv_cache_tokens == 65536
+            assert (await http.get("/v1/models")).json()["data"][0]["id"] == "m"
 
     asyncio.run(scenario())
 
