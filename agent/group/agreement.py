@@ -92,7 +92,8 @@ def disagreements(mine: MemberStatus, other: MemberStatus) -> tuple[str, ...]:
     found = []
     if differing:
         found.append(f"{', '.join(differing)} of the profile differ from those of {who}; make them equal")
-    for field, words in _VERSIONS.items():
+    # A member that has not read its own yet names none, and waits for that itself.
+    for field, words in _VERSIONS.items() if mine.driver and other.driver else ():
         ours, theirs = getattr(mine, field), getattr(other, field)
         if ours != theirs:
             found.append(f"{words} is {ours or 'not known'} here and {theirs or 'not known'} on {who}")

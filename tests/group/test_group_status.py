@@ -124,6 +124,8 @@ def test_disagreements_name_what_and_who() -> None:
     first, second = disagreements(mine, other)
     assert first == "gpus, launch.flags of the profile differ from those of n1 (rank 1); make them equal"
     assert second == "checkpoint is c here and not known on n1 (rank 1)"
+    unread = other.model_copy(update={"driver": "", "parts": mine.parts})
+    assert disagreements(mine, unread) == (), "what has not been read yet differs from nothing"
     assert not_compared(mine) == ("engine version",)
 
 
