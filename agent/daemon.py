@@ -246,6 +246,7 @@ class Daemon:
         }
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # blocked while the agent was built
         try:
             yield
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -49,6 +50,8 @@ def run_command(
     from agent.premises import Folders, take_premises
 
     start_logging()
+    # A reload asked for before the daemon can make one waits until it can: unhandled, it would end the agent.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     loaded = resolve_profile(profile, overlay, node)
     folders = Folders(state_dir, run_dir, log_dir or state_dir / "log")
     with take_premises(folders, loaded.profile) as premises, Front(premises) as front:
