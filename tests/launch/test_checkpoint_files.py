@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sparse_checkpoint import (
 )
 
 from agent.errors import SourceUnavailable
+from agent.launch.checkpoint.checksums import read_sums
 from agent.launch.checkpoint.fault import CheckpointFault
 from agent.launch.checkpoint.headers import read_shard
 from agent.launch.checkpoint.inventory import INDEX, read_inventory
@@ -88,6 +90,9 @@ BAD_FILES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "text in shape": (lambda p: raw(p, entries(a=entry(0, 8, shape=["8"])), 8), "does not describe tensor a"),
     "no offsets": (lambda p: raw(p, entries(a={"dtype": "U8", "shape": [1]}), 1), "does not describe tensor"),
     "terminal codes": (lambda p: raw(p, entries(**{"a\n\x1b[2J": 7}), 1), "tensor a??[2J as the format"),
+    "fifo": (lambda p: (os.mkfifo(p), p)[1], "is no plain file"),
+    "folder": (lambda p: (p.mkdir(), p)[1], "is no plain file"),
+    "device": (lambda p: (p.symlink_to("/dev/zero"), p)[1], "is no plain file"),
     "a number": (lambda p: raw(p, entries(a=7), 1), "does not describe tensor a"),
 }
 
@@ -104,8 +109,10 @@ def test_a_bad_file_is_one_line_with_its_name(name: str, tmp_path: Path) -> None
 
 
 def test_a_file_that_cannot_be_read_is_no_verdict(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.safetensors"
+    loop.symlink_to(loop)
     with pytest.raises(SourceUnavailable, match="cannot be read"):
-        read_shard(tmp_path)  # a folder
+        read_shard(loop)
     with pytest.raises(SourceUnavailable, match="cannot be read"):
         read_inventory(tmp_path / "not there")
     with pytest.raises(SourceUnavailable, match="holds no"):
@@ -232,6 +239,27 @@ def test_a_bad_config_is_one_line(folder: Path, text: str | None, told: str) -> 
     with pytest.raises(CheckpointFault, match=told):
         read_config(folder)
     assert problems_of(folder)[0].startswith(f"error: {path}: {told}")
+
+
+def test_what_would_hang_its_reader_is_a_fault(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    sums = folder / "SHA256SUMS"
+    os.mkfifo(sums)
+    assert problems_of(folder)[0].startswith(f"error: {folder / 'config.json'}: is no plain file")
+    with pytest.raises(CheckpointFault, match="is no plain file"):
+        read_sums(sums)
+
+
+def test_a_stage_without_any_file_is_no_whole_checkpoint(folder: Path) -> None:
+    """An index of the other node's stage in the place of the whole one."""
+    shards = small_shards()
+    name, tensors = list(shards.items())[1]
+    write_index(folder, dict.fromkeys(tensors, name), 7)
+    flags = {"pipeline-parallel-size": 2, "nnodes": 2, "node-rank": 0}
+    spread = spread_of("e", Engine.model_validate({"gpus": [0], "port": 8000, "launch": {"flags": flags}}))
+    lines = [str(problem) for problem in scan(folder, spread, Checkpoint()).problems]
+    assert any("no tensor of it belongs to stage 0" in line for line in lines), lines
 
 
 def test_the_language_model_of_several_modalities_is_found(tmp_path: Path) -> None:

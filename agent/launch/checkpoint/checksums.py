@@ -18,7 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.errors import LaunchError, SourceUnavailable
 from agent.launch.checkpoint.fault import CheckpointFault, unreadable
+from agent.launch.checkpoint.regular import open_regular
 
 log = logging.getLogger("nodegate.launch")
 CHUNK_BYTES = 8 << 20
@@ -46,7 +48,7 @@ class SumsState:
 def read_sums(path: Path) -> dict[str, str]:
     """A file in sha256sum's format: sums by name. CheckpointFault with the line that is wrong."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path, "give sha256sum's output") as file:
             raw = file.read(MAX_SUMS_BYTES + 1)
     except FileNotFoundError as cause:
         raise CheckpointFault(path, "is missing", "correct launch.checkpoint.checksums") from cause
@@ -119,9 +121,10 @@ class Checksums:
         for path in paths:
             try:
                 found = self._sum(path)
-            except OSError as cause:
+            except (OSError, LaunchError, SourceUnavailable) as cause:
+                reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
                 with self._lock:
-                    self._error = f"{path} cannot be read: {cause.strerror or cause}"
+                    self._error = f"{path} cannot be read: {reason}"
                 return
             if self._stop.is_set():
                 return
@@ -132,7 +135,7 @@ class Checksums:
         """Key and sum of one file; None when it was stopped or the file changed meanwhile."""
         key, digest = _key(path), hashlib.sha256()
         try:
-            with path.open("rb", buffering=0) as file:
+            with open_regular(path) as file:
                 while chunk := file.read(CHUNK_BYTES):
                     digest.update(chunk)
                     self._part_bytes += len(chunk)

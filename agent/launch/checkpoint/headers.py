@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent.launch.checkpoint.fault import CheckpointFault, unreadable
+from agent.launch.checkpoint.regular import open_regular
 
 #: The format's own bound.
 MAX_HEADER_BYTES = 100_000_000
@@ -56,7 +57,7 @@ class Shard:
 def read_shard(path: Path) -> Shard:
     """Read one header. CheckpointFault for a wrong file, SourceUnavailable for one that cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file_bytes = os.fstat(file.fileno()).st_size
             text = _header_text(path, file.read(LENGTH_BYTES), file_bytes)
             raw = file.read(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.launch.checkpoint.fault import CheckpointFault, unreadable
+from agent.launch.checkpoint.regular import open_regular
 
 NAME = "config.json"
 MAX_CONFIG_BYTES = 16 << 20
@@ -67,7 +68,7 @@ def read_config(folder: Path) -> ModelConfig:
 def read_object(path: Path, most_bytes: int) -> dict[str, Any]:
     """A JSON object from a file of bounded size."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(most_bytes + 1)
     except FileNotFoundError as cause:
         raise CheckpointFault(path, "is missing") from cause

@@ -74,6 +74,8 @@ def scan(folder: Path, spread: Spread, wanted: Checkpoint) -> Scan:
     if unsplit or not spread.ranks:
         here = frozenset({*inventory.shards, *inventory.absent, *inventory.broken})
     problems += _missing(inventory, here)
+    if not unsplit and not inventory.faults:
+        problems += _without_files(inventory, needed, spread)
     problems += _as_wanted(inventory, wanted)
     if wanted.stage_index is not None and not unsplit:
         problems += stage_index_problems(Path(wanted.stage_index), inventory, spread)
@@ -106,6 +108,18 @@ def _missing(inventory: Inventory, here: frozenset[str]) -> list[Problem]:
         return []
     text = f"{len(gone)} of {len(here)} files that this node needs are missing: {listed(gone)}"
     return [CheckpointFault(inventory.folder, text, "copy them; the index names them").problem()]
+
+
+def _without_files(
+    inventory: Inventory, needed: Mapping[int, frozenset[str]], spread: Spread
+) -> list[Problem]:
+    """Stages of this node of which nothing is here: an index of other stages, or of another model."""
+    empty = [str(stage) for stage in spread.stages_here if not needed.get(stage)]
+    if not empty:
+        return []
+    text = f"no tensor of it belongs to stage {' or '.join(empty)}, which is this node's"
+    remedy = "copy index and files of this stage; the index of another node's stage does not do"
+    return [CheckpointFault(inventory.folder, text, remedy).problem()]
 
 
 def _as_wanted(inventory: Inventory, wanted: Checkpoint) -> list[Problem]:
