@@ -159,7 +159,8 @@ def _take(
         case Restart():
             # Also ends the wait before the next try of an engine that has crashed.
             waits = record.engine is not None and record.engine.phase is EnginePhase.BACKOFF
-            return replace(record, restarting=True), (StopEngine(),) if waits else ()
+            again = replace(record, restarting=True, relaunching=False)
+            return again, (StopEngine(),) if waits else ()
         case Drain(hold=hold):
             return replace(record, holds=replace(holds, drain=hold)), (SaveHolds(),)
         case Resume():

@@ -208,6 +208,19 @@ def test_a_first_launch_and_an_operators_restart_prove_everything() -> None:
     assert (bench.record.state, bench.asked) == (S.FAILED, [])
 
 
+def test_a_restart_while_the_engine_is_brought_back_proves_everything() -> None:
+    bench = Bench()
+    bench.serve()
+    bench.say(SOFT)
+    bench.be(P.EXITED)
+    bench.be(P.BACKOFF)
+    assert bench.record.relaunching is True
+    bench.feed(Restart("new weights"))
+    bench.asked.clear()
+    bench.be(P.ABSENT)
+    assert (bench.record.state, bench.record.relaunching, bench.asked) == (S.FAILED, False, [])
+
+
 def test_a_crash_loop_quarantines_and_clear_starts_again() -> None:
     bench = Bench()
     bench.serve()
