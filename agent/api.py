@@ -44,6 +44,13 @@ def _pages(publisher: Publisher) -> FastAPI:
     async def ready_engine(request: Request, engine: str) -> Response:
         return _respond(request, publisher.ready(engine))
 
+    _add_documents(app, publisher)
+    return app
+
+
+def _add_documents(app: FastAPI, publisher: Publisher) -> None:
+    """What people, scrapers and the other members of a group read."""
+
     @app.api_route("/status", methods=METHODS)
     async def status(request: Request) -> Response:
         from agent.status_view import status_json
@@ -72,8 +79,6 @@ def _pages(publisher: Publisher) -> FastAPI:
         return _respond(
             request, Reply(200, html.encode(errors="backslashreplace"), "text/html; charset=utf-8")
         )
-
-    return app
 
 
 def _respond(request: Request, reply: Reply) -> Response:
