@@ -47,6 +47,7 @@ COMMANDS: dict[str, str] = {
     "launch": "launch",
     "topo": "topo",
     "capture": "capture",
+    "enforce": "enforce",
     "systemd": "systemd",
 }
 

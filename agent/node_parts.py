@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agent.profile_types import GPU_UUID, Part, PathText, Slot
+from agent.profile_types import GPU_UUID, Network, Part, PathText, Slot
 
 #: A way between two PCI devices, nearest first, as nvidia-smi topo names it.
 PciWay = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
@@ -80,11 +80,19 @@ class Topology(Part):
 
 
 class Enforce(Part):
-    """The enforced gate: the kernel resets new outside connections to an engine whose gate is closed."""
+    """The enforced gate: the kernel resets new outside connections to an engine whose gate is closed.
+
+    All of the engine's port is meant, its /metrics too: whoever scrapes it from outside belongs in allow.
+    """
 
     enabled: bool = Field(
         False, description="Engines' ports are open to others only while their gate is open"
     )
     timeout_s: float = Field(
         10.0, description="Seconds after which an unrenewed permission ends by itself", gt=1, le=3600
+    )
+    period_s: float = Field(0.5, description="Seconds between looks at the published answer", ge=0.05, le=60)
+    allow: list[Network] = Field(
+        default_factory=list,
+        description="Addresses and networks that always get through, such as the host that scrapes metrics",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from agent.enforce.rules import enforce_problems
 from agent.group.rules import group_problems
 from agent.launch_rules import launch_problems
 from agent.pair_rules import pair_notes, pair_problems
@@ -26,6 +27,7 @@ def cross_problems(profile: NodeProfile) -> list[CrossProblem]:
         *launch_problems(profile),
         *group_problems(profile),
         *pair_problems(profile),
+        *enforce_problems(profile),
     ]
 
 

@@ -37,6 +37,20 @@ def _no_nul(text: str) -> str:
     return text
 
 
+def _network(text: str) -> str:
+    """An address or a network, as nft takes it."""
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        pass
+    try:
+        meant = f": its network is {ipaddress.ip_network(text, strict=False)}"
+    except ValueError:
+        meant = ""
+    raise ValueError(f"write an IP address, or a network such as 192.0.2.0/24{meant}")
+
+
+Network = Annotated[str, AfterValidator(_network)]
 PathText = Annotated[str, AfterValidator(_no_nul)]
 Host = Annotated[str, AfterValidator(_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]

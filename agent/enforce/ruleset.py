@@ -1,0 +1,98 @@
+"""The nftables table `inet nodegate` as text for `nft -f -`, each text one transaction (pure).
+
+What a load balancer sees of a closed gate: its connection is refused at once (TCP reset), as if nothing
+listened, so its own health check and its retry on connect work as with an engine that is down. Connections
+that exist go on: only the packet that opens one (SYN alone) is ever refused. That needs no connection
+tracking, so nothing breaks when the table is loaded under traffic, and nothing can overflow. The node itself
+always gets through (over lo, at whichever of its addresses), other ports are never looked at, and `accept`
+here overrides no other table's `drop`.
+
+The permission is an element of the set `open`, with a timeout: who does not renew it closes the port. Adding
+an element that is there does not renew it in every version of nft and kernel, so it is added, deleted and
+added again in one transaction; whoever connects meanwhile sees either the old or the new element.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+from agent.node_profile import NodeProfile
+
+TABLE = "inet nodegate"
+#: Before the usual filter chains (0), so that a closed port is refused and not dropped or counted there.
+_PRIORITY = -10
+_OPENING = "tcp flags & (fin | syn | rst | ack) == syn"
+
+
+def removal() -> str:
+    """Take the table away; it need not be there."""
+    return f"add table {TABLE}\ndelete table {TABLE}\n"
+
+
+def ruleset(profile: NodeProfile, open_ports: Sequence[int]) -> str:
+    """Load the whole table in place of what was there, with the permissions of `open_ports`."""
+    engines = sorted(engine.port for engine in profile.engines.values())
+    timeout = _timeout(profile.enforce.timeout_s)
+    return removal() + "\n".join(
+        [
+            f"table {TABLE} {{",
+            *_set("engines", "inet_service", "", [str(port) for port in engines]),
+            *_set("open", "inet_service", "timeout", [f"{port} timeout {timeout}" for port in open_ports]),
+            *_set("allow4", "ipv4_addr", "interval", _networks(profile.enforce.allow, 4)),
+            *_set("allow6", "ipv6_addr", "interval", _networks(profile.enforce.allow, 6)),
+            "\tchain input {",
+            f"\t\ttype filter hook input priority {_PRIORITY}; policy accept;",
+            f"\t\ttcp dport @engines {_OPENING} jump engine",
+            "\t}",
+            "\tchain engine {",
+            '\t\tiifname "lo" accept',
+            "\t\tip saddr @allow4 accept",
+            "\t\tip6 saddr @allow6 accept",
+            "\t\ttcp dport @open accept",
+            "\t\tcounter reject with tcp reset",
+            "\t}",
+            "}",
+            "",
+        ]
+    )
+
+
+def changes(open_ports: Iterable[int], closed_ports: Iterable[int], timeout_s: float) -> str:
+    """Renew the permission of some ports and take that of others, whether they have one or not."""
+    timeout = _timeout(timeout_s)
+    add, delete = (
+        f"add element {TABLE} open {{ %d timeout {timeout} }}\n",
+        f"delete element {TABLE} open {{ %d }}\n",
+    )
+    renewed = [(add + delete + add) % (port, port, port) for port in open_ports]
+    return "".join(renewed + [(add + delete) % (port, port) for port in closed_ports])
+
+
+def _set(name: str, kind: str, flags: str, elements: Sequence[str]) -> list[str]:
+    """The lines of one set; nft takes no empty list of elements."""
+    return [
+        f"\tset {name} {{",
+        f"\t\ttype {kind}",
+        *([f"\t\tflags {flags}"] if flags else []),
+        *([f"\t\telements = {{ {', '.join(elements)} }}"] if elements else []),
+        "\t}",
+    ]
+
+
+def _networks(allow: Sequence[str], version: int) -> list[str]:
+    """The networks of one IP version; nft refuses those that overlap."""
+    networks = [ipaddress.ip_network(text) for text in allow]
+    if version == 4:
+        return [
+            str(n)
+            for n in ipaddress.collapse_addresses(n for n in networks if isinstance(n, ipaddress.IPv4Network))
+        ]
+    return [
+        str(n)
+        for n in ipaddress.collapse_addresses(n for n in networks if isinstance(n, ipaddress.IPv6Network))
+    ]
+
+
+def _timeout(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
