@@ -56,6 +56,12 @@ class HeadRank:
         self._server = await asyncio.start_server(self._meet, *self._place, reuse_address=True)
         print(f"SIMULATED engine: waiting for {self._others} ranks", flush=True)  # noqa: T201
 
+    async def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One rank, from its first word to its end; others who connect (a port probe) say nothing."""
         rank = (await reader.readline()).decode(errors="replace").strip()
@@ -66,11 +72,13 @@ class HeadRank:
         print(f"SIMULATED engine: rank {rank} is here", flush=True)  # noqa: T201
         if len(self._joined) == self._others:
             self.complete.set()
-        with contextlib.suppress(ConnectionError):
-            await reader.read()
+        try:
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+        finally:
+            writer.close()
         print(f"SIMULATED engine: ERROR rank {rank} is gone", flush=True)  # noqa: T201
         self.on_loss()
-        writer.close()
 
 
 async def _follow(rank: int, address: str, port: int, startup_s: float) -> None:
@@ -86,6 +94,9 @@ async def _follow(rank: int, address: str, port: int, startup_s: float) -> None:
     writer.write(f"{rank}\n".encode())
     await writer.drain()
     print(f"SIMULATED engine: rank {rank} has joined {address} port {port}", flush=True)  # noqa: T201
-    with contextlib.suppress(ConnectionError):
-        await reader.read()
+    try:
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+    finally:
+        writer.close()
     print("SIMULATED engine: ERROR the head is gone", flush=True)  # noqa: T201
