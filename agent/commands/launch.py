@@ -15,7 +15,7 @@ from agent.commands.launch_lint import lint_command
 from agent.commands.launch_plan import plan_command
 from agent.commands.launch_presets import presets_command
 from agent.console import Out
-from agent.launch.arguments import masked
+from agent.launch.secret_words import shown_argv, shown_env
 
 if TYPE_CHECKING:
     from agent.launch.launch_profile import LaunchPlan
@@ -52,7 +52,7 @@ def command_command(
         PlanFormat, typer.Option("--format", help="Form of the output.")
     ] = PlanFormat.TEXT,
 ) -> None:
-    """Print the exact argv and environment. Secrets from env_file are shown by name only."""
+    """Print the exact argv and environment. Secrets are shown by name only."""
     from agent.launch.launch_profile import build_plan
 
     loaded = resolve_profile(profile, overlay, node)
@@ -71,8 +71,8 @@ def plan_json(plan: LaunchPlan, *, simulated: bool) -> dict[str, Any]:
         "schema": 1,
         "engine": plan.engine,
         "simulated": simulated,
-        "argv": masked(plan.argv, "--api-key"),
-        "env": dict(plan.env),
+        "argv": shown_argv(plan.argv),
+        "env": shown_env(plan.env),
         "env_origins": dict(plan.origins),
         "secrets": list(plan.secret_names),
         "working_dir": plan.working_dir,
@@ -94,9 +94,9 @@ def _show(plan: LaunchPlan, *, simulated: bool) -> None:
     out.banner(simulated)
     if plan.working_dir is not None:
         out.line(f"cd {shlex.quote(plan.working_dir)}")
-    out.line(shlex.join(masked(plan.argv, "--api-key")))
+    out.line(shlex.join(shown_argv(plan.argv)))
     out.line()
-    rows = [(name, plan.origins[name], value) for name, value in sorted(plan.env.items())]
+    rows = [(name, plan.origins[name], value) for name, value in sorted(shown_env(plan.env).items())]
     rows += [(name, "launch.env_file", "(secret)") for name in plan.secret_names]
     out.table(("variable", "from", "value"), rows)
     for note in plan.notes:

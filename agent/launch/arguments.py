@@ -138,14 +138,6 @@ def flag_values(arguments: Sequence[str], flag: str) -> list[str]:
     return [text for _, text in _values(arguments, flag)]
 
 
-def masked(arguments: Sequence[str], flag: str, shown: str = "***") -> list[str]:
-    """The arguments with all of the flag's values hidden."""
-    result = list(arguments)
-    for at, value in _values(arguments, flag):
-        result[at] = f"{result[at].removesuffix(value)}{shown}"
-    return result
-
-
 def _values(arguments: Sequence[str], flag: str) -> list[tuple[int, str]]:
     """Index and text of each value: what follows `=`, or all that follows up to the next flag."""
     found: list[tuple[int, str]] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.errors import LaunchError
 from agent.group.env import group_env
-from agent.launch.arguments import flag_value, flag_values, has_flag
+from agent.launch.arguments import flag_value, has_flag
 from agent.launch.container import ContainerNeeds, container_name, podman_argv
 from agent.launch.engine_argv import API_KEY, engine_arguments, engine_argv
 from agent.launch.engine_argv import served_name as served_name
@@ -20,6 +20,7 @@ from agent.launch.launch_env import AGENT, LaunchEnvironment, refuse_reserved
 from agent.launch.launch_env import MARKER as MARKER
 from agent.launch.nccl_env import nccl_env, topology_env
 from agent.launch.numa_plan import NumaPlan, binds_workers, numa_plan
+from agent.launch.secret_words import secret_values
 from agent.launch_parts import EngineKind, Runtime
 from agent.node_profile import Engine, NodeProfile
 from agent.sources import Sources
@@ -69,8 +70,7 @@ class LaunchPlan:
     @property
     def hidden(self) -> tuple[str, ...]:
         """Values that must not be shown when the engine prints them."""
-        keys = (*flag_values(self.argv, "--api-key"), self.env.get(API_KEY, ""))
-        return (*self.secrets.values(), *(key for key in keys if key))
+        return (*self.secrets.values(), *secret_values(self.argv, self.env))
 
     def process_env(self) -> dict[str, str]:
         """What the process gets."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from agent.launch.lint.names import Used
+from agent.launch.secret_words import is_secret_flag
 from agent.sources.launch_reading import Problem, Severity
 
 _WORDS_SHOWN = 40
-#: Flags whose values are not shown to anybody.
-_SECRET = re.compile(r"key$|token$|password|secret")
 
 
 def shown(used: Used, words: Sequence[str]) -> str:
     """Words as they may be shown."""
-    return "'***'" if _SECRET.search(used.flag.name) else repr(" ".join(words)[:_WORDS_SHOWN])
+    return "'***'" if is_secret_flag(used.flag.name) else repr(" ".join(words)[:_WORDS_SHOWN])
 
 
 def value_problems(used: Used) -> tuple[list[Problem], tuple[str, ...]]:
