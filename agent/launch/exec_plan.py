@@ -100,7 +100,8 @@ def _write_to_log(plan: UnitPlan) -> None:
     path = Path(plan.log)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        # Without O_NONBLOCK a FIFO in its place would hang here for ever; to a plain file it makes no odds.
+        output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o640)
     except OSError as cause:
         raise LaunchError(
             f"engine {plan.engine}: its log {path} cannot be written: {cause.strerror}; "

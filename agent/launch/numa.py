@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from agent.errors import LaunchError, SourceError
 from agent.node_profile import Gpus
@@ -39,14 +40,17 @@ def slot_node(gpus: Gpus, slot: int, bus_id: str | None, tree: Tree) -> int:
 
 
 def find_numactl(path: str | None) -> str:
-    """Where numactl is in the engine's PATH."""
+    """Where numactl is in the engine's PATH.
+
+    The same by way of /bin and of /usr/bin: an agent restarted with another PATH must still know its engine.
+    """
     program = shutil.which("numactl", path=path)
     if program is None:
         raise LaunchError(
             "launch.numa_bind needs numactl, which is not in the engine's PATH; "
             "install the package numactl or set launch.numa_bind to false"
         )
-    return program
+    return str(Path(program).parent.resolve() / "numactl")
 
 
 def numactl_prefix(program: str, nodes: tuple[int, ...]) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 MAX_BYTES = 4 * 1024 * 1024
 FOLDER = "engines"
+_MOST = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +124,11 @@ def read_unit_plan(path: Path) -> UnitPlan:
         raise LaunchError(f"{path}: not JSON; stop the engine and start it again") from cause
     fields = _fields(data, UnitPlan, path)
     argv = fields["argv"]
-    if not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
-        raise LaunchError(f"{path}: argv must be a list of strings, not empty")
+    if not (isinstance(argv, list) and argv and all(map(_usable, argv))):
+        raise LaunchError(f"{path}: argv must be a list of strings, not empty, without NUL")
     env = fields["env"]
-    if not isinstance(env, dict) or not all(isinstance(value, str) for value in env.values()):
-        raise LaunchError(f"{path}: env must hold strings")
+    if not isinstance(env, dict) or not all(map(_usable, (*env, *env.values()))):
+        raise LaunchError(f"{path}: env must hold strings, without NUL")
     return UnitPlan(**{**fields, "argv": tuple(argv)})
 
 
@@ -144,15 +145,26 @@ def _fields(data: Any, form: type[UnitPlan] | type[Receipt], path: Path) -> dict
         odd = ", ".join(sorted(fields.keys() ^ wanted))
         raise LaunchError(f"{path}: missing or unknown: {odd}; stop the engine and start it again")
     for key, value in fields.items():
-        if key in _TEXT and not isinstance(value, str):
-            raise LaunchError(f"{path}: {key} must be a string")
-        if key in ("working_dir", "env_file") and not isinstance(value, str | None):
-            raise LaunchError(f"{path}: {key} must be a string or null")
-        if key in ("pid", "started_mono_s") and (
-            isinstance(value, bool) or not isinstance(value, int | float)
-        ):
+        if key in _TEXT and not _usable(value):
+            raise LaunchError(f"{path}: {key} must be a string, without NUL")
+        if key in ("working_dir", "env_file") and value is not None and not _usable(value):
+            raise LaunchError(f"{path}: {key} must be a string or null, without NUL")
+        if key in ("pid", "started_mono_s") and not _number(value):
             raise LaunchError(f"{path}: {key} must be a number")
     return fields
+
+
+def _usable(value: object) -> bool:
+    """Whether it is text that the kernel takes: JSON can hold NUL, and halves of characters."""
+    try:
+        return isinstance(value, str) and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+
+
+def _number(value: object) -> bool:
+    """Whether it is a number that times can be reckoned with."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
 
 
 def _read_own(path: Path) -> str:

@@ -10,8 +10,9 @@ from fake_h200 import h200_node, h200_profile, uuid_of
 
 from agent.errors import LaunchError
 from agent.launch import launch_profile
-from agent.launch.arguments import flag_value, has_flag, masked
+from agent.launch.arguments import flag_value, has_flag
 from agent.launch.launch_profile import LaunchPlan, build_plan
+from agent.launch.secret_words import shown_argv
 
 ENVIRON = {"PATH": "/usr/bin", "HOME": "/home/x", "SECRET_OF_THE_AGENT": "no"}
 
@@ -234,7 +235,11 @@ def test_numa_binding_needs_numactl_on_a_live_node(tmp_path: Path, monkeypatch: 
     program = tmp_path / "numactl"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert build_plan(profile, "glm", node.sources, {"PATH": str(tmp_path)}).argv[0] == str(program)
+    found = build_plan(profile, "glm", node.sources, {"PATH": str(tmp_path)})
+    assert found.argv[0] == str(program)
+    (tmp_path / "bin").symlink_to(tmp_path)  # as /bin and /usr/bin are one
+    again = build_plan(profile, "glm", node.sources, {"PATH": f"{tmp_path}/bin"})
+    assert again.launch_hash() == found.launch_hash()
 
 
 def test_numa_binding_without_gpus_is_refused() -> None:
@@ -283,5 +288,5 @@ def test_arguments_are_read_as_argparse_does() -> None:
     assert flag_value(arguments, "--port") == "2"
     assert flag_value(arguments, "--host") is None
     assert has_flag(arguments, "--api-key")
-    assert masked(arguments, "--api-key")[-3:] == ["--api-key", "***", "--api_key=***"]
+    assert shown_argv(arguments)[-3:] == ["--api-key", "***", "--api_key=***"]
     assert launch_profile.MARKER == "NODEGATE_ENGINE"

@@ -135,6 +135,42 @@ def test_what_is_not_there_is_one_line(
     assert receipt is not None and text in receipt.error
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"working_dir": "/tmp\0x"},
+        {"working_dir": "/\ud800"},
+        {"log": "/tmp/a\0.log"},
+        {"env_file": "/a\0b"},
+        {"env": {"A": "\ud800"}},
+        {"env": {"A\0": "b"}},
+        {"argv": ("/bin/true", "\0")},
+        {"started_mono_s": float("nan")},
+        {"started_mono_s": float("inf")},
+    ],
+)
+def test_what_no_program_can_be_given_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
+) -> None:
+    assert exec_plan.main([str(written(tmp_path, **changes).path)]) == exec_plan.EXIT_REFUSED
+    told = capsys.readouterr().err
+    assert " must " in told and told.count("\n") == 1
+
+
+def test_a_fifo_in_the_place_of_the_log_does_not_hang_the_starter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "fileno", lambda: 2, raising=False)
+    os.mkfifo(tmp_path / "pipe")
+    assert exec_plan.main([str(written(tmp_path, log=str(tmp_path / "pipe")).path)]) == exec_plan.EXIT_REFUSED
+    assert "cannot be written: No such device or address" in capsys.readouterr().err
+
+
+def test_bytes_of_an_odd_environment_survive_the_plan(tmp_path: Path) -> None:
+    file = written(tmp_path, env={"PATH": "/bin", "ODD": "\udcff"})
+    assert read_unit_plan(file.path).env["ODD"] == "\udcff"
+
+
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_plan_that_others_can_write_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: int
