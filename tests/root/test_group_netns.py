@@ -59,9 +59,9 @@ def test_the_head_is_ready_only_with_all_and_heals_by_itself(
 
 def _walk(net: NetnsPair, head: NsRig, follower: NsRig, watch: Watch) -> None:
     head.start()
-    watch.never(200, 2)
+    wait_until("the head waits", lambda: "no status from node-b (rank 1)" in head.why(), 60)
+    watch.never(200, 1)
     assert not head.ranks(), "no rank starts before all are armed"
-    assert "no status from node-b (rank 1)" in head.why()
     follower.start()
     watch.until(200, "second agent started, head ready", 60)
     assert (follower.state, follower.code(), follower.agent_line(ENGINE)) == ("member", 503, "down #member\n")
