@@ -19,10 +19,15 @@ def engine_arguments(engine: Engine) -> list[str]:
     return [*flags_argv(engine.launch.flags), *engine.launch.args]
 
 
+def given_arguments(engine: Engine) -> list[str]:
+    """All that the engine is given by the profile: what stands behind its program in launch.command, too."""
+    return [*engine.launch.command[1:], *engine_arguments(engine)]
+
+
 def served_name(engine: Engine) -> str | None:
     """The name that clients ask for: from the profile, the arguments, or the model; None = ask the engine."""
     launch = engine.launch
-    given = flag_value(engine_arguments(engine), "--served-model-name")
+    given = flag_value(given_arguments(engine), "--served-model-name")
     return launch.served_model_name or given or launch.model
 
 
@@ -32,7 +37,7 @@ def engine_argv(
     """The command line and notes about it; `numa_nodes` are given to the workers (--numa-bind-nodes)."""
     launch = engine.launch
     refuse_twice(name, launch.flags, launch.args)
-    given = [*launch.command[1:], *engine_arguments(engine)]
+    given = given_arguments(engine)
     added = _address(name, engine, given)
     if launch.served_model_name is not None:
         added += _same(

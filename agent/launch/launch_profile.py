@@ -12,7 +12,7 @@ from agent.errors import LaunchError
 from agent.group.env import group_env
 from agent.launch.arguments import flag_value, has_flag
 from agent.launch.container import ContainerNeeds, container_name, podman_argv
-from agent.launch.engine_argv import API_KEY, engine_arguments, engine_argv
+from agent.launch.engine_argv import API_KEY, engine_argv, given_arguments
 from agent.launch.engine_argv import served_name as served_name
 from agent.launch.env_file import read_env_file
 from agent.launch.gpu_pins import SlotGpu, gpu_env, slot_gpus
@@ -177,7 +177,7 @@ def engine_api_key(engine: Engine) -> str | None:
     launch = engine.launch
     secrets = read_env_file(Path(launch.env_file)) if launch.env_file else {}
     return (
-        flag_value(engine_arguments(engine), "--api-key")
+        flag_value(given_arguments(engine), "--api-key")
         or secrets.get(API_KEY)
         or launch.env.get(API_KEY)
         or None

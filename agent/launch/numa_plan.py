@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from agent.errors import LaunchError, SourceError
 from agent.launch.arguments import flag_values, has_flag
-from agent.launch.engine_argv import engine_arguments
+from agent.launch.engine_argv import given_arguments
 from agent.launch.gpu_pins import SlotGpu
 from agent.launch.numa import find_numactl, numactl_prefix, slot_node
 from agent.launch_parts import EngineKind, Runtime
@@ -35,7 +35,7 @@ class NumaPlan:
 
 def binds_workers(engine: Engine) -> bool:
     """Whether the engine is asked to bind each worker."""
-    return engine.launch.kind is EngineKind.VLLM and has_flag(engine_arguments(engine), BIND)
+    return engine.launch.kind is EngineKind.VLLM and has_flag(given_arguments(engine), BIND)
 
 
 def numa_plan(
@@ -53,7 +53,7 @@ def numa_plan(
     if not gpus:
         key = "launch.numa_bind" if whole else "the flag numa-bind"
         raise LaunchError(f"engine {name}: {key} needs GPUs to take the node from; set it to false")
-    given = flag_values(engine_arguments(engine), NODES)
+    given = flag_values(given_arguments(engine), NODES)
     if not whole and given:
         return NumaPlan(notes=_given(name, profile, gpus, sources.tree, env, given))
     nodes = {slot: slot_node(profile.gpus, slot, gpu.pci_bus_id, sources.tree) for slot, gpu in gpus.items()}

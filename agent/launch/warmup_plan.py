@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from agent.launch.arguments import flag_value
-from agent.launch.engine_argv import engine_arguments
+from agent.launch.engine_argv import given_arguments
 from agent.launch_parts import EngineKind
 from agent.node_profile import Engine
 
@@ -28,7 +28,7 @@ def full_concurrency(engine: Engine) -> int:
     """How many short requests at once: as the profile says, else as many as the engine is started for."""
     if engine.warmup.concurrent is not None:
         return engine.warmup.concurrent
-    given = flag_value(engine_arguments(engine), _AT_ONCE[engine.launch.kind])
+    given = flag_value(given_arguments(engine), _AT_ONCE[engine.launch.kind])
     if given is None or not given.isdecimal() or int(given) < 1:
         return FEW_AT_ONCE
     return min(int(given), MOST_AT_ONCE)

@@ -25,6 +25,7 @@ from agent.launch.lint.installed import (
 from agent.launch.lint.own_parser import parser_problems
 from agent.sources import command
 from agent.sources.command import Commands
+from agent.sources.launch_reading import Severity
 
 IMAGE = "registry.example/vllm@sha256:" + "0" * 64
 
@@ -70,6 +71,33 @@ def test_what_is_no_server_or_no_script(tmp_path: Path) -> None:
         program_of([str(script), "serve"], {}, None)
     with pytest.raises(NoProgram, match="there is no file"):
         program_of([str(tmp_path / "none/vllm"), "serve"], {}, None)
+
+
+def test_a_wrapper_with_the_engines_name_is_warned_of(tmp_path: Path) -> None:
+    script = vllm_site(tmp_path)
+    for text in ("#!/bin/bash\nexec something\n", "", "\x7fELF"):
+        script.write_text(text)
+        found = linted({"command": [str(script), "serve"]})
+        assert [(p.severity, p.where) for p in found.problems] == [(Severity.WARNING, "launch.command")]
+    script.chmod(0o644)
+    with pytest.raises(NoProgram, match="is not executable"):
+        program_of([str(script), "serve"], {}, None)
+
+
+@pytest.mark.parametrize("around", [["/usr/bin/nice", "-n", "5"], ["/usr/bin/env", "-u", "A", "B=c"]])
+def test_an_engine_behind_another_program_is_looked_at(tmp_path: Path, around: list[str]) -> None:
+    script = vllm_site(tmp_path)
+    command = [*around, str(script), "serve"]
+    assert program_of(command, {}, None) == program_of([str(script), "serve"], {}, None)
+    assert linted({"command": command, "args": ["--swap-space", "4"]}).problems[0].where == "--swap-space"
+    with pytest.raises(NoProgram, match="no program no-such"):
+        program_of(["no-such", str(script), "serve"], {}, None)
+
+
+def test_env_may_be_told_to_split_its_words(tmp_path: Path) -> None:
+    script = vllm_site(tmp_path)
+    script.write_text("#!/usr/bin/env -S python3 -P\n")
+    assert program_of([str(script), "serve"], {"PATH": f"{tmp_path}/bin"}, None).engine == "vllm"
 
 
 def test_a_missing_program_is_an_error_here_and_unknown_on_a_replayed_node() -> None:

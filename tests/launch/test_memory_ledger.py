@@ -301,6 +301,19 @@ def test_weights_that_are_quantised_while_they_load_refuse_nothing(small: Path) 
     assert any("quantises these weights while it loads" in note for note in ledger.book.notes)
 
 
+def test_flags_of_the_engines_own_file_are_not_reckoned_and_refuse_nothing(small: Path) -> None:
+    ledger, _ = reckon(small, {"config": "/etc/vllm.yaml"}, node_of(device_mib=16), gpus=[0])
+    assert ledger.outcome is Outcome.POSSIBLE
+    assert "do not fit" in warnings_of(ledger)
+    assert any("--config /etc/vllm.yaml is not read here" in note for note in ledger.book.notes)
+
+
+def test_flags_behind_the_program_count_like_any_other() -> None:
+    launch = {"command": ["vllm", "serve", "-tp", "4"], "flags": {"cpu-offload-gb": 2}}
+    spread = spread_of("e", Engine.model_validate({"gpus": [0, 1, 2, 3], "port": 1, "launch": launch}))
+    assert (spread.tensor, len(spread.ranks), spread.offload_gib, spread.notes) == (4, 4, 2, ())
+
+
 def test_tied_embeddings_are_on_both_ends(tmp_path: Path) -> None:
     shards = small_shards()
     del shards["model-00002-of-00002.safetensors"]["lm_head.weight"]

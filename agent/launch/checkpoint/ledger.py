@@ -61,7 +61,8 @@ class Ledger:
 
 def make_ledger(weights: Weights, spread: Spread, room: Room, reserve_gib: float) -> Ledger:
     """Reckon it (pure)."""
-    book = Book(certain=not spread.prefetch_offload and not _converted(spread, weights.config))
+    uncertain = spread.prefetch_offload or spread.config_file or _converted(spread, weights.config)
+    book = Book(certain=not uncertain)
     unknown = list(room.unknown)
     _total(book, weights, spread, room)
     moved: dict[int, float] = {}
@@ -90,6 +91,10 @@ def _told(book: Book, spread: Spread, config: ModelConfig | None) -> None:
         book.warn("launch", note, "correct engines.*.gpus or the parallel sizes")
     if _converted(spread, config):
         book.note("the engine quantises these weights while it loads them: their size then is not known here")
+    if spread.config_file is not None:
+        book.note(
+            f"--config {spread.config_file} is not read here: sizes and shares that it sets are not reckoned"
+        )
     if spread.prefetch_offload:
         book.note("offload by prefetch is not reckoned: weights are counted as if none were offloaded")
     if config is not None and config.first("index_topk") is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.errors import LaunchError
 from agent.launch.arguments import Parallel, flag_value, flag_values, has_flag, parallel_sizes
-from agent.launch.engine_argv import engine_arguments
+from agent.launch.engine_argv import given_arguments
 from agent.launch_parts import EngineKind, Runtime
 from agent.node_profile import Engine
 
@@ -52,6 +52,8 @@ class Spread:
     dummy: bool
     #: Memory limit of the engine's container, which offloaded weights count against.
     container_gib: float | None = None
+    #: Further flags are in a file of the engine's own (--config), which is not read here.
+    config_file: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -68,7 +70,7 @@ class Spread:
 def spread_of(name: str, engine: Engine) -> Spread:
     """Read it off the profile. LaunchError for a value that cannot be."""
     launch = engine.launch
-    args = engine_arguments(engine)
+    args = given_arguments(engine)
     sizes = parallel_sizes(args)
     nodes, node = _nodes(name, engine, args)
     ranks, notes = _ranks(sizes, nodes, node, engine.gpus)
@@ -100,6 +102,7 @@ def spread_of(name: str, engine: Engine) -> Spread:
         container_gib=launch.container.memory_gib
         if launch.runtime is Runtime.PODMAN and launch.container
         else None,
+        config_file=flag_value(args, "--config"),
         notes=notes,
     )
 

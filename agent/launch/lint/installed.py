@@ -7,6 +7,7 @@ read is kept until a file of it changes.
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,8 +78,23 @@ class Program:
     python: Path
 
 
+def engine_at(command: Sequence[str]) -> int:
+    """Where the engine's own program stands in a command: behind `nice -n 5`, `env A=b`, `numactl ...`."""
+    for at, word in enumerate(command):
+        name = Path(word).name
+        if name in _MODULES and list(command[at + 1 : at + 2]) == ["serve"]:
+            return at
+        if name.startswith("python") and "-m" in command[at + 1 :]:
+            return at
+    return 0
+
+
 def program_of(command: Sequence[str], env: Mapping[str, str], working_dir: str | None) -> Program:
     """The engine of a command. Raises NotLintable, NoProgram, SourceUnavailable."""
+    at = engine_at(command)
+    if at:
+        _find(command[0], env, working_dir)  # the program around it must be there too
+    command = command[at:]
     path = _find(command[0], env, working_dir)
     name = Path(command[0]).name
     if name.startswith("python"):
@@ -96,10 +112,13 @@ def _find(program: str, env: Mapping[str, str], working_dir: str | None) -> Path
         path = Path(working_dir or "/") / program
         if not path.is_file():
             raise NoProgram(f"there is no file {path}")
+        if not os.access(path, os.X_OK):
+            raise NoProgram(f"{path} is not executable")
         return path
-    found = shutil.which(program, path=env.get("PATH", ""))
+    looked = env.get("PATH", os.defpath)
+    found = shutil.which(program, path=looked)
     if found is None:
-        raise NoProgram(f"no program {program} in the PATH that the engine gets ({env.get('PATH', '')[:80]})")
+        raise NoProgram(f"no program {program} in the PATH that the engine gets ({looked[:80]})")
     return Path(found)
 
 
@@ -125,7 +144,7 @@ def _interpreter(script: Path, env: Mapping[str, str]) -> Path:
     if words and Path(words[0]).name == "sh" and len(lines) > 1 and "'''exec'" in lines[1]:
         words = [lines[1].split("'''exec'")[1].split('"$0"')[0].strip().strip('"')]
     if words and Path(words[0]).name == "env":
-        words = words[1:]
+        words = words[2:] if words[1:2] == ["-S"] else words[1:]
     if not first.startswith("#!") or not words or not Path(words[0]).name.startswith("python"):
         raise NotLintable(f"{script} is no Python script")
     return Path(words[0]) if words[0].startswith("/") else _find(words[0], env, None)

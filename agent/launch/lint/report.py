@@ -16,6 +16,7 @@ from agent.launch.lint.installed import (
     EngineSource,
     NoProgram,
     NotLintable,
+    engine_at,
     package_of,
     program_of,
     read_package,
@@ -77,7 +78,7 @@ def lint(
     try:
         source = installed_source(plan, engine)
     except NotLintable as reason:
-        return LaunchReport(f"flags not checked: {reason}")
+        return LaunchReport(f"flags not checked: {reason}", _unchecked(engine, str(reason)))
     except NoProgram as reason:
         if simulated:
             raise SourceUnavailable(
@@ -88,6 +89,17 @@ def lint(
         )
         return LaunchReport("the engine's program is missing", (problem,))
     return _report(source, _problems(source, plan, engine, tree, fabric, home), plan, engine)
+
+
+def _unchecked(engine: Engine, reason: str) -> tuple[Problem, ...]:
+    """A warning where it ought to be an engine whose flags are known, and is a wrapper or a broken file."""
+    command = engine.launch.command
+    words = [Path(word).name for word in command[engine_at(command) :][:2]]
+    if words not in (["vllm", "serve"], ["sglang", "serve"]):
+        return ()
+    text = f"its flags are not checked: {reason}"
+    remedy = "name the engine's own script, e.g. /opt/vllm/bin/vllm, in the place of a wrapper"
+    return (Problem(Severity.WARNING, "launch.command", text, remedy),)
 
 
 def installed_source(plan: LaunchPlan, engine: Engine) -> EngineSource:
@@ -105,7 +117,8 @@ def own_arguments(plan: LaunchPlan, engine: Engine) -> list[str]:
     container = engine.launch.container
     if plan.runtime is Runtime.PODMAN and container is not None and container.image in argv:
         argv = [command[0], *argv[argv.index(container.image) + 1 :]]  # the program itself is the entrypoint
-    words = command.index("-m") + 2 if "-m" in command else 2
+    at = engine_at(command)
+    words = command.index("-m", at) + 2 if "-m" in command[at:] else at + 2
     wanted = list(command[:words])
     for at in range(len(argv) - len(wanted) + 1):
         if argv[at : at + len(wanted)] == wanted:
