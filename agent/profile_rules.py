@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from agent.enforce.rules import enforce_problems
+from agent.enforce.rules import enforce_notes, enforce_problems
 from agent.group.rules import group_problems
 from agent.launch_rules import launch_problems
 from agent.pair_rules import pair_notes, pair_problems
@@ -160,6 +160,7 @@ def notes(profile: NodeProfile) -> Iterator[str]:
     if profile.engines and free:
         yield f"GPU slots {', '.join(free)} belong to no engine: a fault there closes no gate"
     yield from pair_notes(profile)
+    yield from enforce_notes(profile)
     yield from _bmc_notes(profile)
 
 

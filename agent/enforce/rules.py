@@ -10,6 +10,8 @@ from agent.profile_problem import CrossProblem
 if TYPE_CHECKING:
     from agent.node_profile import NodeProfile
 
+#: The helper that does it.
+UNIT = "nodegate-enforce.service"
 #: Looks at the answer that must fit into a permission.
 _LOOKS = 3
 
@@ -28,4 +30,13 @@ def enforce_problems(profile: NodeProfile) -> Iterator[CrossProblem]:
             f"less than three looks ({enforce.period_s:g} s apart) fit into {enforce.timeout_s:g} s",
             ("enforce", "period_s"),
             "set timeout_s higher or period_s lower",
+        )
+
+
+def enforce_notes(profile: NodeProfile) -> Iterator[str]:
+    """What is allowed but leaves a gap that nobody would see."""
+    if profile.enforce.enabled and profile.host.services.get(UNIT) != "active":
+        yield (
+            f"enforce.enabled is true, and host.services does not ask for {UNIT}: where it was never started "
+            f"nothing is enforced and nothing says so; add `{UNIT}: active` under host.services"
         )

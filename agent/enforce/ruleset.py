@@ -20,9 +20,14 @@ from collections.abc import Iterable, Sequence
 from agent.node_profile import NodeProfile
 
 TABLE = "inet nodegate"
-#: Before the usual filter chains (0), so that a closed port is refused and not dropped or counted there.
-_PRIORITY = -10
-_OPENING = "tcp flags & (fin | syn | rst | ack) == syn"
+_OPENING = "tcp dport @engines tcp flags & (fin | syn | rst | ack) == syn"
+#: Hook, priority and rule of the chains that look at arriving packets.
+_HOOKS = (
+    # Before the port is rewritten (-100): a container's published port leaves the host by another way.
+    ("prerouting", -110, f"{_OPENING} fib daddr type local jump engine"),
+    # Before the usual filter chains (0). For addresses that the first does not know as local (a VRF's).
+    ("input", -10, f"{_OPENING} jump engine"),
+)
 
 
 def removal() -> str:
@@ -41,10 +46,6 @@ def ruleset(profile: NodeProfile, open_ports: Sequence[int]) -> str:
             *_set("open", "inet_service", "timeout", [f"{port} timeout {timeout}" for port in open_ports]),
             *_set("allow4", "ipv4_addr", "interval", _networks(profile.enforce.allow, 4)),
             *_set("allow6", "ipv6_addr", "interval", _networks(profile.enforce.allow, 6)),
-            "\tchain input {",
-            f"\t\ttype filter hook input priority {_PRIORITY}; policy accept;",
-            f"\t\ttcp dport @engines {_OPENING} jump engine",
-            "\t}",
             "\tchain engine {",
             '\t\tiifname "lo" accept',
             "\t\tip saddr @allow4 accept",
@@ -52,6 +53,7 @@ def ruleset(profile: NodeProfile, open_ports: Sequence[int]) -> str:
             "\t\ttcp dport @open accept",
             "\t\tcounter reject with tcp reset",
             "\t}",
+            *(line for hook in _HOOKS for line in _chain(*hook)),
             "}",
             "",
         ]
@@ -67,6 +69,16 @@ def changes(open_ports: Iterable[int], closed_ports: Iterable[int], timeout_s: f
     )
     renewed = [(add + delete + add) % (port, port, port) for port in open_ports]
     return "".join(renewed + [(add + delete) % (port, port) for port in closed_ports])
+
+
+def _chain(hook: str, priority: int, rule: str) -> list[str]:
+    """The lines of a chain at a hook."""
+    return [
+        f"\tchain {hook} {{",
+        f"\t\ttype filter hook {hook} priority {priority}; policy accept;",
+        f"\t\t{rule}",
+        "\t}",
+    ]
 
 
 def _set(name: str, kind: str, flags: str, elements: Sequence[str]) -> list[str]:

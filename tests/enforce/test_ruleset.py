@@ -75,6 +75,13 @@ def test_mode_observe_would_close_for_good(tmp_path: Path) -> None:
         _profile(tmp_path, head=HEAD.replace("manage", "observe"))
 
 
+def test_a_helper_that_nobody_watches_is_remarked(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(HEAD)
+    assert any("nodegate-enforce.service: active" in note for note in examine(tmp_path / "site.yaml").notes)
+    (tmp_path / "site.yaml").write_text(f"{HEAD}host: {{services: {{nodegate-enforce.service: active}}}}\n")
+    assert not [note for note in examine(tmp_path / "site.yaml").notes if "enforce" in note]
+
+
 def test_off_by_default(tmp_path: Path) -> None:
     plain: dict[str, Any] = _profile(tmp_path, head=HEAD.partition("enforce")[0]).enforce.model_dump()
     assert plain == {"enabled": False, "timeout_s": 10.0, "period_s": 0.5, "allow": []}

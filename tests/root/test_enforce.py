@@ -137,6 +137,25 @@ def _ends(net: EnforceNet, told: list[str]) -> None:
     assert OTHER_TABLE in net.node.run("nft", "list", "tables").stdout
 
 
+REDIRECT = f"""\
+add table ip publish
+add chain ip publish prerouting {{ type nat hook prerouting priority -100; }}
+add rule ip publish prerouting tcp dport {ENGINE_PORT} redirect to :{OTHER_PORT}
+"""
+
+
+def test_a_published_port_is_a_port_of_the_engine_too(net: EnforceNet) -> None:
+    """As container engines publish one: the packet's port is another when it is delivered."""
+    (net.folder / "publish.nft").write_text(REDIRECT)
+    done = net.node.run("nft", "-f", str(net.folder / "publish.nft"))
+    assert done.returncode == 0, done.stderr
+    net.start_helper()
+    net.until(True, 30)
+    assert not net.client.refused(port=OTHER_PORT)
+    net.agent.status = 200
+    net.until(False, SLACK_S)
+
+
 def test_disabled_takes_the_table_away_and_ends(net: EnforceNet) -> None:
     net.start_helper()
     net.until(True, 30)
