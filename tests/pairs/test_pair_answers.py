@@ -10,6 +10,7 @@ import gate_kit as kit
 import pytest
 from server_kit import MAX_AGE_S, HandTime, profile, published, record
 
+from agent.commands.status import show_status
 from agent.holds import EngineHolds
 from agent.model import GateState as S
 from agent.node_profile import Mode, NodeProfile
@@ -145,6 +146,14 @@ def test_mode_observe_opens_no_pair(node: Node) -> None:
     made = published(*watching, at_s=node.time.now_s, mode=Mode.OBSERVE)
     node.publisher.publish(replace(made, pairs=pair_answers(_profile(), made.answers)))
     assert node.body()["state"] == "observe"
+
+
+def test_the_status_for_people_has_a_table_of_pairs(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    node.show(UP, DOWN, UP, UP)
+    show_status(status_view(node.publisher))
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("glm")]
+    assert row.split(maxsplit=3)[:3] == ["glm", "degraded", "yes"]
+    assert row.endswith("p1 is failed")
 
 
 def test_status_and_metrics_say_what_is_answered(node: Node) -> None:

@@ -86,3 +86,15 @@ def test_a_reload_takes_other_members_but_no_other_port(tmp_path: Path) -> None:
     assert "agent_check_port of a pair" in str(needs_restart(old, fewer))
     renamed = _examined(tmp_path, GOOD + "  y: {prefill: [p0], decode: [d0]}\n").loaded.profile
     assert needs_restart(old, renamed) is None
+
+
+def test_the_shipped_launches_of_a_prefill_and_a_decode_engine_make_a_pair(tmp_path: Path) -> None:
+    text = HEAD[: HEAD.index("engines:")] + (
+        "engines:\n"
+        "  p0: {launch: {preset: d5-glm52-prefill-b300, model: /m}}\n"
+        "  d0: {launch: {preset: d5-glm52-decode-b300, model: /m}}\n"
+        "pairs:\n"
+    )
+    examined = _examined(tmp_path, GOOD, text)
+    assert examined.faults == ()
+    assert not [note for note in examined.notes if "cache" in note]
