@@ -34,6 +34,8 @@ GOOD = [
     ["-tp", "1", "-O3", "--compilation-config.mode", "0", "--compilation-config.level=3"],
     ["--middleware", "a", "--middleware", "b", "--served-model-name", "a", "b"],
     ["--max-num-seqs", "4", "--max-num-seqs", "4"],
+    ["-O", "3", "--max-num-batched-tokens", "8k", "--max-model-len", "auto", "-asc", "1_0"],
+    ["--gpu-memory-utilization", ".9", "--cpu-offload-gb", "1e0", "--data-parallel-rank", "None"],
     [
         "--hf-token",
         "--allowed-origins",
@@ -69,6 +71,11 @@ WRONG = [
         "--max-num-sequences",
         "vllm 0.32.0 has no such flag; did you mean --max-num-seqs?",
     ),
+    ("--max-num-seqs abc", "--max-num-seqs", "'abc' is no whole number; write a whole number"),
+    ("--max-num-seqs 4.5", "--max-num-seqs", "'4.5' is no whole number"),
+    ("-asc x", "-asc", "'x' is no whole number"),
+    ("--cpu-offload-gb 4GB", "--cpu-offload-gb", "'4GB' is no number"),
+    ("-tp8", "-tp8", "has no such flag"),
     ("--qqq 4", "--qqq", "has no such flag; remove it"),
     ("-zz 4", "-zz", "has no such flag"),
     (

@@ -120,6 +120,8 @@ class BaseFrontendArgs:
     def _customize(cls, frontend_kwargs):
         del frontend_kwargs["allowed_origins"]["nargs"]
         frontend_kwargs["middleware"]["action"] = "append"
+        if "nargs" in frontend_kwargs["middleware"]:
+            del frontend_kwargs["middleware"]["nargs"]
 class FrontendArgs(BaseFrontendArgs):
     host: str | None = None
     port: int = 8000

@@ -1,7 +1,7 @@
 """A command line taken apart as argparse does it: which flags are given, with which words after them. Pure.
 
 vLLM's own rules are in here too: underscores in names, `--config FILE` in between, `--flag.key value` for one
-key of a JSON flag, `-O3`.
+key of a JSON flag, `-O3`, `-O 3`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from agent.errors import ConfigError
 
 _NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")
 _LEVEL = re.compile(r"-O=?(\w+)$")
+_LEVELS = (("0",), ("1",), ("2",), ("3",))
 #: No configuration file of an engine is longer.
 LONGEST_FILE = 1 << 20
 
@@ -60,7 +61,10 @@ def take_apart(arguments: Sequence[str], file: str = "") -> tuple[list[str], lis
     """The words before the first flag, and the flags."""
     leading: list[str] = []
     found: list[Given] = []
-    for word in arguments:
+    for at, word in enumerate(arguments):
+        if word == "-O" and tuple(arguments[at + 1 : at + 2]) in _LEVELS:
+            found.append(Given(word, "--optimization-level", "", None, (), file))
+            continue
         if not is_flag(word):
             if found:
                 last = found[-1]

@@ -35,13 +35,14 @@ class NoProgram(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag: `name` is its first long name, `also` its others; see scan.py for the kinds."""
+    """One flag: `name` is its first long name, `also` its others; see scan.py for kinds and numbers."""
 
     name: str
     kind: str
     also: tuple[str, ...] = ()
     choices: tuple[str, ...] | None = None
     deprecated: str = ""
+    number: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,7 @@ def source_from(found: Mapping[str, Any]) -> EngineSource:
                 tuple(map(str, said["also"])),
                 None if said["choices"] is None else tuple(map(str, said["choices"])),
                 str(said["deprecated"]),
+                str(said["number"]),
             )
             for name, said in found["flags"].items()
         }

@@ -69,14 +69,13 @@ class Names:
         return None, [self._unknown(given)]
 
     def _joined(self, given: Given) -> Used | None:
-        """`-tp8`: a short name with its value in the same word."""
-        for name in sorted(self._known, key=len, reverse=True):
-            if not name.startswith("--") and given.name.startswith(name):
-                rest = given.name[len(name) :]
-                value = rest if given.inline is None else f"{rest}={given.inline}"
-                whole = Given(given.spelled, name, given.key, value, given.following, given.file)
-                return Used(self._known[name][0], whole)
-        return None
+        """`-n2`: a name of one letter with its value in the same word (`-tp8` is none to argparse)."""
+        name, rest = given.name[:2], given.name[2:]
+        if name not in self._known:
+            return None
+        value = rest if given.inline is None else f"{rest}={given.inline}"
+        whole = Given(given.spelled, name, given.key, value, given.following, given.file)
+        return Used(self._known[name][0], whole)
 
     @staticmethod
     def _abbreviated(given: Given, name: str) -> Problem:

@@ -28,7 +28,8 @@ VLLM_SERVE = (
 )
 VLLM_ENGINE = "engine/arg_utils.py"
 SGLANG_SERVE = "srt/server_args.py"
-#: Flags by their first long name: kind, also (its other names), choices, deprecated (the words, or empty).
+#: Flags by their first long name: kind, also (its other names), choices, deprecated (the words, or empty),
+#: number (int or float where its value must be one, else empty).
 Flags = dict[str, dict[str, Any]]
 #: Kind, choices, and whether the source says them plainly.
 Plainly = tuple[str, list[str] | None, bool]
@@ -81,7 +82,7 @@ class Arguments:
                 ]
                 if names and all(name.startswith("-") for name in names):
                     kind, choices, deprecated = self._said(node.keywords)
-                    put(found, names, kind, choices, deprecated)
+                    put(found, names, kind, choices, deprecated, self._number(node.keywords))
         return found
 
     def _said(self, keywords: list[ast.keyword]) -> tuple[str, list[str] | None, str]:
@@ -101,15 +102,38 @@ class Arguments:
         return kind, choices, words if old or "eprecated" in words[:60] else ""
 
     def _spread(self, node: ast.AST) -> Plainly:
-        """`**x["field"]`, `**{**x["field"], ...}`, `**y`."""
+        field = self._field_of(node)
+        return self.of_field(*field) if field is not None else ("any", None, False)
+
+    def _field_of(self, node: ast.AST) -> tuple[str, str] | None:
+        """Class and field of `**x["field"]`, `**{**x["field"], ...}`, `**y`."""
         if isinstance(node, ast.Dict):
             inner = [value for key, value in zip(node.keys, node.values) if key is None]  # noqa: B905
-            return self._spread(inner[0]) if inner else ("any", None, False)
+            return self._field_of(inner[0]) if inner else None
         if isinstance(node, ast.Name) and node.id in self.picked:
             node = self.picked[node.id]
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            return self.of_field(self.sources.get(name_of(node.value), ""), str(node.slice.value))
-        return "any", None, False
+            return self.sources.get(name_of(node.value), ""), str(node.slice.value)
+        return None
+
+    def _number(self, keywords: list[ast.keyword]) -> str:
+        """Which number the value must be: as `type=int` says, or the type of its field."""
+        given = {keyword.arg: keyword.value for keyword in keywords if keyword.arg}
+        if "type" in given:
+            word = name_of(given["type"])
+            return word if word in ("int", "float") else ""
+        spread = [field for k in keywords if k.arg is None and (field := self._field_of(k.value))]
+        return (
+            self.number_of(*spread[0]) if spread and not {"action", "nargs", "choices"} & set(given) else ""
+        )
+
+    def number_of(self, class_name: str, field: str) -> str:
+        """The same of a field whose flag is made of its type alone."""
+        annotation = self.index.field(class_name, field)
+        if annotation is None or {"type", "action", "nargs", "choices"} & set(self.touched.get(field, {})):
+            return ""
+        hints = self.index.hints(annotation) - {"none"}
+        return "int" if hints == {"int"} else "float" if hints in ({"float"}, {"int", "float"}) else ""
 
     def of_field(self, class_name: str, field: str) -> Plainly:
         """Kind and choices of the flag of a field, and whether the source says it plainly."""
@@ -120,12 +144,19 @@ class Arguments:
         return (*changed(kind, choices, self.touched.get(field, {})), True)
 
 
-def put(found: Flags, names: list[str], kind: str, choices: list[str] | None, deprecated: str = "") -> None:
+def put(
+    found: Flags,
+    names: list[str],
+    kind: str,
+    choices: list[str] | None,
+    deprecated: str = "",
+    number: str = "",
+) -> None:
     """Note a flag under its first long name."""
     long = [name.replace("_", "-") for name in names if name.startswith("--")]
     name = long[0] if long else names[0]
     also = [other for other in [*long, *(n for n in names if not n.startswith("--"))] if other != name]
-    found[name] = {"kind": kind, "also": also, "choices": choices, "deprecated": deprecated}
+    found[name] = {"kind": kind, "also": also, "choices": choices, "deprecated": deprecated, "number": number}
 
 
 def vllm_flags(root: Path) -> Flags:
@@ -147,7 +178,8 @@ def vllm_flags(root: Path) -> Flags:
             if isinstance(node, ast.ClassDef) and node.name.endswith("FrontendArgs"):
                 for field in index.fields[node.name]:
                     kind, choices, _ = arguments.of_field(node.name, field)
-                    put(found, [f"--{field}"], kind, choices)
+                    number = arguments.number_of(node.name, field)
+                    put(found, [f"--{field}"], kind, choices, number=number)
     return found
 
 

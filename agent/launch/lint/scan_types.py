@@ -154,7 +154,8 @@ def changed(kind: str, choices: list[str] | None, given: Mapping[str, ast.expr |
         kind = "toggle" if word == "BooleanOptionalAction" else known.get(word, custom)
     if "nargs" in given:
         word = text_of(given["nargs"]) if given["nargs"] is not None else "None"
-        kind = {"?": "optional", "None": "value"}.get(word, "list")
+        one = kind if kind == "append" else "value"  # each time one value
+        kind = {"?": "optional", "None": one}.get(word, "list")
     if "choices" in given:
         options = given["choices"]
         items = options.elts if isinstance(options, (ast.List, ast.Tuple)) else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from agent.launch.lint.names import Used
@@ -9,6 +10,13 @@ from agent.launch.secret_words import is_secret_flag
 from agent.sources.launch_reading import Problem, Severity
 
 _WORDS_SHOWN = 40
+_NUMBERS = {
+    "int": (re.compile(r"[+-]?[\d_]+|\d+(\.\d+)?[kmgt]|\d+[KMGT]"), "whole number"),
+    "float": (
+        re.compile(r"[+-]?([\d_]+\.?[\d_]*|\.[\d_]+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE),
+        "number",
+    ),
+}
 
 
 def shown(used: Used, words: Sequence[str]) -> str:
@@ -30,7 +38,7 @@ def value_problems(used: Used) -> tuple[list[Problem], tuple[str, ...]]:
     own, stray = _own(used)
     if not own and kind != "optional":
         return [_error(used, "needs a value and has none", "write the value after it")], stray
-    return _choice_problems(used, own), stray
+    return [*_choice_problems(used, own), *_number_problems(used, own)], stray
 
 
 def _own(used: Used) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -53,6 +61,16 @@ def _choice_problems(used: Used, own: Sequence[str]) -> list[Problem]:
     listed = ", ".join(choices[:12]) + (" and more" if len(choices) > 12 else "")
     text = f"{shown(used, wrong[:1])} is not one of its values"
     return [_error(used, text, f"write one of {listed}")]
+
+
+def _number_problems(used: Used, own: Sequence[str]) -> list[Problem]:
+    """What cannot be the number that the flag takes; suffixes are let pass, for some flags have them."""
+    wanted = _NUMBERS.get(used.flag.number)
+    if wanted is None or used.given.key:
+        return []
+    form, words = wanted
+    wrong = [word for word in own if not form.fullmatch(word.strip()) and word not in ("None", "auto")]
+    return [_error(used, f"{shown(used, wrong[:1])} is no {words}", f"write a {words}")] if wrong else []
 
 
 def stray_problem(used: Used, stray: Sequence[str]) -> Problem:
