@@ -47,7 +47,8 @@ class Container(Part):
     """How podman runs the engine; `launch.command` is run inside the image."""
 
     image: str = Field(
-        description="Image by digest: name@sha256:...", pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$"
+        description="Image by digest: name@sha256: and 64 hex digits",
+        pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$",
     )
     mounts: list[ContainerMount] = Field(
         default_factory=list, description="Paths of the host in the container"

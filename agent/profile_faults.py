@@ -68,7 +68,7 @@ def _words(
         problem = "is unset (null), but it has no default" if was_unset else "is missing"
         return problem, f"write it: {_meaning(model, inner)}"
     if "[key]" in error["loc"]:
-        return _bad_key(error, clean(inner[-1])), None
+        return _bad_key(error, clean(inner[-1]), inner[-2] == "flags"), None
     if kind == "bool_type":
         return _not_boolean(node), "write true or false"
     if kind in _NUMBER:
@@ -83,6 +83,8 @@ def _words(
             f"{_shown(node)} is not a full GPU UUID",
             "copy it from `nvidia-smi -L` (GPU-8-4-4-4-12 hex digits)",
         )
+    if kind == "string_pattern_mismatch":
+        return f"{_shown(node)} does not have the form that is asked for", _meaning(model, inner)
     message = clean(str(error["msg"]), 160).removeprefix("Input should be ").removeprefix("Value error, ")
     return f"{_shown(node)}: must be {message}" if "Input" in str(error["msg"]) else message, _meaning(
         model, inner
@@ -107,8 +109,11 @@ def _unknown_key(key: str, fields: list[str]) -> tuple[str, str]:
     return "unknown key", f"keys here: {', '.join(fields)}" if fields else "there are no keys here"
 
 
-def _bad_key(error: ErrorDetails, key: str) -> str:
-    """A key of a map that does not fit: a slot that is no number, an engine name with odd characters."""
+def _bad_key(error: ErrorDetails, key: str, is_flag: bool) -> str:
+    """A key of a map that does not fit: a slot that is no number, a name with odd characters."""
+    if is_flag:
+        meant = key.lstrip("-").replace("_", "-").lower()
+        return f"`{key}` is not a flag's name as a profile has it; write it without --, with - for _: {meant}"
     if error["type"] == "string_pattern_mismatch":
         return f"`{key}` must be lower-case letters, digits, - and _, at most 63, a letter or digit first"
     return f"`{key}` must be a GPU slot: a number from 0 to 63"

@@ -76,7 +76,7 @@ def plan_command(
     try:
         found = scan(folder, spread, known.launch.checkpoint)
     except SourceError as cause:
-        typer.echo(f"unknown: {cause}", err=True)
+        typer.echo(f"unknown: {cause}; --checkpoint DIR names another folder", err=True)
         raise typer.Exit(EXIT["unknown"]) from cause
     finally:
         if collecting:

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from agent.errors import LaunchError
-from agent.secret_path import open_to_others, secret_path
+from agent.secret_path import PREFIX, open_to_others, secret_path
 
 MAX_BYTES = 64 * 1024
 _KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -20,7 +20,8 @@ def read_env_file(path: Path) -> dict[str, str]:
         real = secret_path(str(path))
         descriptor = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as cause:
-        raise LaunchError(f"{path}: cannot be read: {cause.strerror}; create it with mode 0600") from cause
+        remedy = "" if str(path).startswith(PREFIX) else "; create it with mode 0600"  # it has its own
+        raise LaunchError(f"{path}: cannot be read: {cause.strerror}{remedy}") from cause
     try:
         _refuse_exposed(path, os.fstat(descriptor), real)
         data = os.read(descriptor, MAX_BYTES + 1)

@@ -62,7 +62,7 @@ def _moved(machine: System, file: System) -> Iterator[Difference]:
         now = mine.pop(stamp.uuid or stamp.subject, None)
         if now is None:
             yield Difference(
-                stamp.subject, f"{stamp.uuid or 'it'}, at {stamp.busid} in the file, is not here"
+                stamp.subject, f"{stamp.uuid or 'this card'}, at {stamp.busid} in the file, is not here"
             )
         elif now.busid != stamp.busid:
             uuid = f"{stamp.uuid} " if stamp.uuid else ""

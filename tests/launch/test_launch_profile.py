@@ -136,6 +136,12 @@ def test_contradictions_are_one_line(launch: dict[str, Any], text: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_a_credential_is_not_to_be_created_like_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    with pytest.raises(LaunchError, match=r"run nodegate\.service, or write a path$"):
+        plan({"env_file": "credential:key"})
+
+
 def test_a_wildcard_host_in_the_args_reaches_the_engines_host() -> None:
     assert "--host" not in plan({"args": ["--host=0.0.0.0"]}).argv
 

@@ -80,6 +80,17 @@ def demo_check(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("node: [a]\n", 1, "node: must be text, not a list"),
         ("gpus:\n  pins: {0: {uuid: GPU-1}}\n", 2, "`GPU-1` is not a full GPU UUID; copy it from"),
+        (
+            "engines:\n  glm:\n    launch: {container: {image: vllm:latest}}\n",
+            3,
+            "`vllm:latest` does not have the form that is asked for; Image by digest: name@sha256: and",
+        ),
+        (
+            "engines:\n  glm:\n    launch: {flags: {--max_num_seqs: 4}}\n",
+            3,
+            "`--max_num_seqs` is not a flag's name as a profile has it; write it without --, with - for _: "
+            "max-num-seqs",
+        ),
         ("gpus:\n  pins: {x: {uuid: 1}}\n", 2, "`x` must be a GPU slot"),
         ("gpus:\n  numa_node: {00: 1}\n", 2, "`00` must be a GPU slot"),
         ("gpus:\n  numa_node: {64: 1}\n", 2, "`64` must be a GPU slot"),
