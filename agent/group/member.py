@@ -35,6 +35,8 @@ CHECK = "engine.group"
 #: How often versions and checkpoint are read again, and how soon after a reading that failed.
 FACTS_PERIOD_S = 30.0
 FACTS_RETRY_S = 2.0
+#: Between two tries to write to a disk that refused.
+DISK_RETRY_S = 2.0
 #: Difference of two clocks that a gate's own word tells of; the check has a limit of its own.
 SKEW_S = 5.0
 _UP = frozenset({EnginePhase.UP.value, EnginePhase.WARM.value})
@@ -85,6 +87,7 @@ class GroupMember:
         self._puller = Puller(given.engine, group, given.key, self._clock, given.max_age_s, on_news)
         self._facts = Facts()
         self._disk_problem = ""
+        self._disk_again_mono_s = 0.0
         self._parts = launch_parts(profile, self._engine, given.key)
         self._mine = Mine(EnginePhase.ABSENT, recovered=False)
         self._own_reasons: tuple[str, ...] = ("the node has not been looked at yet",)
@@ -135,11 +138,13 @@ class GroupMember:
     def take(self, judgement: Judgement, status: EngineStatus, gate: GateRecord) -> tuple[Judgement, bool]:
         """The judgement with the group's word in it, and whether the rank's generation is over."""
         now_s = self._clock.mono_s()
+        self._try_disk_again(now_s)
         self._mine = self._look(judgement, status, gate, now_s)
         decided = decide(self.record, self._mine, self._puller.peers, self.rules, now_s, _draw)
         if decided.stage is Stage.GO and self.record.stage is Stage.WAITING:
             # On the disk before the rank starts: a restarted agent must know what it adopts.
             self._disk_problem = self._memory.save(decided.generation)
+            self._disk_again_mono_s = now_s + DISK_RETRY_S
             decided = self.record if self._disk_problem else decided
         if decided.stage is not self.record.stage:
             log.info("group of %s: %s: %s", self.given.engine, decided.stage, decided.reason)
@@ -151,6 +156,12 @@ class GroupMember:
         self._board.publish(self.given.engine, seen)
         word = word_on(seen, SKEW_S)
         return _with_word(judgement, word, self.given.engine), decided.stage is Stage.ENDING
+
+    def _try_disk_again(self, now_s: float) -> None:
+        """A disk that refused a generation keeps this member unarmed only until it takes something again."""
+        if self._disk_problem and now_s >= self._disk_again_mono_s:
+            self._disk_again_mono_s = now_s + DISK_RETRY_S
+            self._disk_problem = self._memory.save(self.record.retired)
 
     def observation(self, gate: GateRecord) -> GroupObservation:
         """All that is known now."""
@@ -177,7 +188,7 @@ class GroupMember:
             checkpoint=facts.checkpoint,
             stage=record.stage.value,
             generation=record.generation,
-            go_age_s=round(now_s - record.since_mono_s, 3) if going else 0.0,
+            go_age_s=round(now_s - record.begun_mono_s, 3) if going else 0.0,
             phase=self._mine.phase.value,
             gate=gate.state.value,
             trouble=troubles(record, self._mine, peers, self.rules, now_s).own[:200] if going else "",

@@ -46,11 +46,16 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """All that a member remembers between two looks. `retired` is the last generation that ended here."""
+    """All that a member remembers between two looks. `retired` is the last generation that ended here.
+
+    `begun_mono_s`: when its generation was begun; 0, long ago, for one that was adopted. Nobody joins that:
+    a member that lost its rank meanwhile would else start one into ranks that have run for days.
+    """
 
     stage: Stage = Stage.RECOVERING
     generation: str = ""
     since_mono_s: float = 0.0
+    begun_mono_s: float = 0.0
     reason: str = "the agent has just started"
     ran: bool = False
     came_up: bool = False
@@ -177,6 +182,7 @@ def _from_waiting(
         stage=Stage.GO,
         generation=generation,
         since_mono_s=now_mono_s,
+        begun_mono_s=now_mono_s,
         reason=f"generation {generation} begins",
         ran=False,
         came_up=False,

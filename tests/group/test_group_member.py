@@ -17,7 +17,7 @@ from server_kit import HandTime, profile, published, record, serve
 from agent.evaluate import Judgement
 from agent.gate_record import GateRecord
 from agent.group.answer import GroupAnswer
-from agent.group.member import CHECK, GroupMember, Membership
+from agent.group.member import CHECK, DISK_RETRY_S, GroupMember, Membership
 from agent.group.puller import Puller
 from agent.group.status import MemberStatus, Stage, seal, unseal
 from agent.group_profile import Group
@@ -164,6 +164,31 @@ def test_a_generation_that_cannot_be_kept_is_not_started(tmp_path: Path) -> None
     assert word(take(head, EnginePhase.ABSENT)[0]) is not None
     assert head.record.stage is Stage.WAITING
     assert "cannot be written" in " ".join(head.status(PREFLIGHT).waits_for)
+
+
+def test_a_disk_that_takes_something_again_arms_the_member_again(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    head = member(folder)
+    take(head, EnginePhase.ABSENT)
+    hear(head)
+    take(head, EnginePhase.ABSENT)
+    assert "cannot be written" in " ".join(head.status(PREFLIGHT).waits_for)
+    folder.mkdir()
+    head._clock.now_s += DISK_RETRY_S  # type: ignore[attr-defined]
+    hear(head)
+    assert word(take(head, EnginePhase.ABSENT)[0]) is None, "started, without anybody's help"
+    assert json.loads((folder / "group-glm.json").read_text())["generation"] == head.record.generation
+
+
+def test_nobody_is_called_into_a_generation_that_was_adopted(tmp_path: Path) -> None:
+    (tmp_path / "group-glm.json").write_text(
+        json.dumps({"boot_id": FakeClock().boot_id(), "generation": "a1"})
+    )
+    head = member(tmp_path)
+    take(head, EnginePhase.WARM)
+    said = head.status(PREFLIGHT)
+    assert (said.stage, said.generation) == (Stage.GO, "a1")
+    assert said.go_age_s > head.rules.timeout_s
 
 
 def _published(publisher: Publisher, time: HandTime, status: MemberStatus, tmp_path: Path) -> None:
