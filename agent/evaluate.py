@@ -109,19 +109,25 @@ def judge(
             serving[effect].append(_blocker(result, current(result, now_mono_s)))
     if ENGINE_HEALTH not in shadowed and (silent := _silent_engine(snapshot, engine, checks)):
         serving[ServingClass.IMMEDIATE].append(silent)
-    admitting = tuple(
-        id_
-        for id_, check in sorted(checks.items())
-        if Phase.ADMISSION in check.phases and id_ not in shadowed
-    )
     return Judgement(
         admission_blockers=_worst_first(admission),
         immediate=_worst_first(serving[ServingClass.IMMEDIATE]),
         hard=_worst_first(serving[ServingClass.HARD]),
         soft=_worst_first(serving[ServingClass.SOFT]),
-        missing=_missing(frozenset(snapshot.results), engine, tuple(settings.gpus), admitting),
+        missing=_missing(
+            frozenset(snapshot.results), engine, tuple(settings.gpus), _admitting(checks, shadowed)
+        ),
         info=_worst_first(serving[ServingClass.INFO]),
         bridged=frozenset(bridged),
+    )
+
+
+def _admitting(checks: Mapping[str, Check], shadowed: frozenset[str]) -> tuple[str, ...]:
+    """The checks that must have run before a gate opens, in order."""
+    return tuple(
+        id_
+        for id_, check in sorted(checks.items())
+        if Phase.ADMISSION in check.phases and id_ not in shadowed
     )
 
 

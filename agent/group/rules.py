@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from agent.profile_problem import CrossProblem
+from agent.profile_problem import CrossProblem, Path
 
 if TYPE_CHECKING:
+    from agent.group_profile import Group
     from agent.node_profile import NodeProfile
 
 
@@ -29,15 +30,7 @@ def group_problems(profile: NodeProfile) -> Iterator[CrossProblem]:
                 ("node",),
                 "set rank to this node's place in members",
             )
-        for key, seen in (
-            ("node", [member.node for member in group.members]),
-            ("address", [f"{member.address} port {member.port}" for member in group.members]),
-        ):
-            twice = sorted({value for value in seen if seen.count(value) > 1})
-            if twice:
-                yield CrossProblem(
-                    (*at, "members"), f"two members have the {key} {twice[0]}", None, "list each node once"
-                )
+        yield from _twice(group, (*at, "members"))
         apart = any(member.data_address not in (None, member.address) for member in group.members)
         if apart and profile.api.host not in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
             yield CrossProblem(
@@ -57,3 +50,14 @@ def group_problems(profile: NodeProfile) -> Iterator[CrossProblem]:
                 (*at, "period_s"),
                 "set timeout_s higher or period_s lower",
             )
+
+
+def _twice(group: Group, at: Path) -> Iterator[CrossProblem]:
+    """A node or an address that is listed twice."""
+    for key, seen in (
+        ("node", [member.node for member in group.members]),
+        ("address", [f"{member.address} port {member.port}" for member in group.members]),
+    ):
+        twice = sorted({value for value in seen if seen.count(value) > 1})
+        if twice:
+            yield CrossProblem(at, f"two members have the {key} {twice[0]}", None, "list each node once")

@@ -108,19 +108,7 @@ def build_app(engine: EmbeddedEngine) -> FastAPI:
     """The endpoints."""
     app = FastAPI(title="SIMULATED engine", openapi_url=None)
 
-    @app.middleware("http")
-    async def mark(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        """Mark every answer, and ask for the key where the real ones do."""
-        key = engine.api_key
-        if (
-            key
-            and request.url.path.startswith("/v1")
-            and request.headers.get("authorization") != f"Bearer {key}"
-        ):
-            return JSONResponse({"error": "Unauthorized"}, 401, HEADER)
-        answer = await call(request)
-        answer.headers.update(HEADER)
-        return answer
+    _add_mark(app, engine)
 
     @app.get("/health")
     async def health() -> Response:
@@ -150,6 +138,24 @@ def build_app(engine: EmbeddedEngine) -> FastAPI:
     _add_faults(app, engine)
     _add_completions(app, engine)
     return app
+
+
+def _add_mark(app: FastAPI, engine: EmbeddedEngine) -> None:
+    """What stands before every endpoint."""
+
+    @app.middleware("http")
+    async def mark(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
+        """Mark every answer, and ask for the key where the real ones do."""
+        key = engine.api_key
+        if (
+            key
+            and request.url.path.startswith("/v1")
+            and request.headers.get("authorization") != f"Bearer {key}"
+        ):
+            return JSONResponse({"error": "Unauthorized"}, 401, HEADER)
+        answer = await call(request)
+        answer.headers.update(HEADER)
+        return answer
 
 
 def _add_faults(app: FastAPI, engine: EmbeddedEngine) -> None:
