@@ -124,7 +124,8 @@ class SysTree:
 
 def _read_up_to(path: str, most_b: int) -> bytes:
     """The file's first `most_b` bytes. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # Without O_NONBLOCK a FIFO in a file's place would hold its reader for ever; to a file it makes no odds.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         parts: list[bytes] = []
         # One of sysfs comes whole, one of procfs may come in parts: only an empty read is the end.

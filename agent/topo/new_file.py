@@ -13,9 +13,12 @@ MODE = 0o644
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Replace a file. Raises ConfigError where its folder does not take it."""
+    """Replace a file; of a link, the file that it leads to. Raises ConfigError where that is not possible."""
     if file.is_dir():
         raise ConfigError("is a folder", where=str(file), remedy="name the file in it")
+    file = Path(os.path.realpath(file))
+    if os.path.lexists(file) and not file.is_file():  # /dev/stdout, say: root would replace the device
+        raise ConfigError("is no plain file", where=str(file), remedy="name a file")
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     except OSError as cause:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 import threading
 import time
@@ -204,6 +205,9 @@ def test_a_stage_index_is_refused_without_its_files(folder: Path, tmp_path: Path
         write_stage_index(tmp_path / "no" / "stage.json", read_inventory(folder), two_stages())
     with pytest.raises(LaunchError, match="own index"):
         write_stage_index(folder / INDEX, read_inventory(folder), two_stages())
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LaunchError, match="no plain file"):
+        write_stage_index(tmp_path / "pipe", read_inventory(folder), two_stages())
 
 
 def test_a_wrong_stage_index_is_named(folder: Path, tmp_path: Path) -> None:

@@ -87,3 +87,8 @@ def test_a_folder_or_a_loop_cannot_be_read(tree: SysTree) -> None:
 
 def test_live_root() -> None:
     assert SysTree().text("proc/sys/kernel/ostype") == "Linux"
+
+
+def test_a_fifo_in_a_files_place_holds_nobody(tree: SysTree, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "sys/class/net/eth0/pipe")
+    assert tree.data("sys/class/net/eth0/pipe") == b""

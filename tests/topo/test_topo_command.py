@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -129,3 +130,18 @@ def test_an_old_file_stays_when_the_new_one_cannot_be_written(
         write_whole(file, "new")
     assert file.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["topo.xml"]
+
+
+def test_a_device_is_not_replaced_and_a_link_stays_one(tmp_path: Path) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link.xml", tmp_path / "topo.xml"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="is no plain file"):
+        write_whole(pipe, "new")
+    assert pipe.is_fifo()
+    link.symlink_to(file)
+    write_whole(link, "new")
+    assert link.is_symlink() and file.read_text() == "new"
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(ConfigError, match="is no plain file"):
+        write_whole(loop, "new")

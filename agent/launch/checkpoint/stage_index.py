@@ -56,6 +56,8 @@ def write_stage_index(path: Path, inventory: Inventory, spread: Spread) -> int:
     content = stage_index_of(inventory, spread)
     if path.resolve() == (inventory.folder / INDEX).resolve():
         raise LaunchError(f"{path}: is the whole checkpoint's own index; name another file as stage_index")
+    if os.path.lexists(path) and not path.is_file():
+        raise LaunchError(f"{path}: is no plain file; name another file as stage_index")
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
