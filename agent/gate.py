@@ -112,7 +112,9 @@ def _refuse_illegal(record: GateRecord, event: GateEvent) -> None:
             f"cannot {verb} {engine}: mode observe has no gate; set mode: gate or manage in the profile"
         )
     missing = _lacks(record, event)
-    if missing or state not in LEGAL[type(event)]:
+    # A restart that is under way can still be turned into a stop.
+    stays_stopped = isinstance(event, Drain) and record.restarting and record.holds.drain is None
+    if missing or (state not in LEGAL[type(event)] and not stays_stopped):
         raise IllegalTransition(f"cannot {verb} {engine}: {missing or f'its gate is {state}'}")
 
 

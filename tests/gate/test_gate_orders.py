@@ -111,6 +111,23 @@ def test_restart_goes_through_a_drain() -> None:
     assert bench.asked[-1] == StartEngine()
 
 
+def test_a_restart_under_way_can_be_turned_into_a_stop() -> None:
+    bench = Bench()
+    bench.serve()
+    bench.feed(Restart("new weights"))
+    bench.feed(Drain(kit.HOLD))
+    assert bench.record.state is S.DRAINING
+    with pytest.raises(IllegalTransition, match="its gate is draining"):
+        bench.feed(Drain(kit.HOLD))
+    bench.wait(kit.GRACE_S + 0.1)
+    bench.be(P.STOPPING)
+    bench.be(P.ABSENT)
+    assert bench.record.state is S.STOPPED
+    assert StartEngine() not in bench.asked[1:]
+    bench.feed(Resume())
+    assert bench.record.state is S.LAUNCHING
+
+
 def test_restart_does_not_wait_for_the_backoff() -> None:
     bench = Bench()
     bench.serve()

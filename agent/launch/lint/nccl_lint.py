@@ -188,11 +188,14 @@ def _transport(settings: NcclSettings, around: Around) -> Iterator[Problem]:
         yield Problem(Severity.ERROR, settings.where("NCCL_IB_DISABLE"), text, "remove it")
 
 
+_WRITE_TOPOLOGY = "write it with `nodegate topo write FILE`"
+
+
 def _files(settings: NcclSettings, around: Around) -> Iterator[Problem]:
     path = settings.value("NCCL_TOPO_FILE")
     if path.startswith("/") and not around.tree.exists(path.lstrip("/")):
         where = settings.where("NCCL_TOPO_FILE")
-        yield Problem(Severity.ERROR, where, f"there is no file {path}", "write it with `nodegate topo`")
+        yield Problem(Severity.ERROR, where, f"there is no file {path}", _WRITE_TOPOLOGY)
     for name in _DEBUGGING:
         if settings.value(name) not in ("", "0"):
             text = "is for looking for faults: it makes every collective slower"
