@@ -7,7 +7,7 @@ from agent.model import Snapshot, Verdict
 from agent.node_profile import NodeProfile
 
 #: What is known of a launch before it is made: an error in it stops an engine for nothing.
-LAUNCH_CHECKS = ("engine.flags", "engine.checkpoint")
+LAUNCH_CHECKS = ("engine.flags", "engine.checkpoint", "engine.memory_plan")
 
 
 def restart_refusal(snapshot: Snapshot | None, profile: NodeProfile, engine: str) -> str | None:

@@ -20,6 +20,7 @@ from agent.launch.crash_tail import OnCrash, crash_tail, ignore_crash
 from agent.launch.engine_life import EngineLife
 from agent.launch.engine_log import EngineLog
 from agent.launch.engine_monitor import EngineMonitor
+from agent.launch.engine_secrets import engine_secrets
 from agent.launch.engine_state import EngineEvent, EventKind
 from agent.launch.external_engine import watch_external
 from agent.launch.launch_profile import LaunchPlan, build_plan, engine_api_key, served_name
@@ -180,6 +181,7 @@ class EngineController:
 
     async def _recover(self) -> None:
         """Take over the engine of an earlier agent, or end what is left of it: never two engines."""
+        self._log.hide(await asyncio.to_thread(engine_secrets, self._engine))
         left, run, plan = await find_earlier(self._supervisor, self._book, self._build_plan)
         if left is None:
             return

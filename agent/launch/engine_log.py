@@ -33,8 +33,10 @@ class EngineLog:
         return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
 
     def hide(self, secrets: Iterable[str]) -> None:
-        """Values that must not be shown by `tail`."""
-        self.secrets = tuple(secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS)
+        """Values that must not be shown by `tail`, besides those known: older lines hold older ones."""
+        more = (secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS)
+        # A secret that begins another one must not be taken out first and leave the other's end.
+        self.secrets = tuple(sorted({*self.secrets, *more}, key=lambda secret: (-len(secret), secret)))
 
     def bound(self) -> bool:
         """Move the content to the older part when it is too long; whether it did."""

@@ -293,3 +293,19 @@ def test_secrets_reach_the_engine_and_the_canary_and_nothing_else(tmp_path: Path
     written = [path.read_text() for path in tmp_path.glob("*/*")]
     assert written
     assert not any("squirrel" in text for text in written)
+
+
+def test_an_earlier_engines_words_are_shown_without_secrets_before_any_start(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.write_text("VLLM_API_KEY=squirrel-7\n")
+    secrets.chmod(0o600)
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / f"engine-{NAME}.log").write_text("args: api_key=squirrel-7 hf_token=hf_badger\n")
+
+    async def scenario() -> None:
+        launch = launch_part(env_file=str(secrets), env={"HF_TOKEN": "hf_badger"})
+        async with rig(tmp_path, engine_profile(free_port(), launch=launch)) as r:
+            await r.until("recovery", lambda: r.controller.recovered)
+            assert r.controller.log_tail(5) == ["args: api_key=*** hf_token=***"]
+
+    asyncio.run(scenario())

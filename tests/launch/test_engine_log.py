@@ -37,6 +37,14 @@ def test_secrets_and_control_characters_are_not_shown(tmp_path: Path) -> None:
     assert log.tail(0) == []
 
 
+def test_older_secrets_stay_hidden_and_none_uncovers_another(tmp_path: Path) -> None:
+    log = EngineLog(tmp_path / "a.log")
+    log.path.write_text("was old-key, is new-key and new-key-2\n")
+    log.hide(["old-key"])
+    log.hide(["new-key", "new-key-2"])
+    assert log.tail(10) == ["was ***, is *** and ***"]
+
+
 def test_last_words_prefer_an_error(tmp_path: Path) -> None:
     log = EngineLog(tmp_path / "a.log")
     log.path.write_text("INFO a\nERROR out of memory\nINFO bye\n\n")

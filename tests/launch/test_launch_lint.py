@@ -85,7 +85,8 @@ def test_no_restart_into_a_launch_that_would_fail() -> None:
     )
     assert restart_refusal(snapshot("engine.flags", F, F), node, "kimi") is None
     assert "its last reading failed" in str(restart_refusal(snapshot("engine.flags", P, F), node, "glm"))
-    assert restart_refusal(snapshot("engine.checkpoint", F, F), node, "glm") is not None
+    for other in ("engine.checkpoint", "engine.memory_plan"):
+        assert restart_refusal(snapshot(other, F, F), node, "glm") is not None
     assert restart_refusal(snapshot("engine.flags", W, W), node, "glm") is None
     assert restart_refusal(snapshot("engine.flags", Verdict.UNKNOWN, Verdict.UNKNOWN), node, "glm") is None
     assert restart_refusal(snapshot("engine.flags", F, F, waived=True), node, "glm") is None
