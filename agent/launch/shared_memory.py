@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from agent.launch.spare_thread import in_spare_thread
 from agent.sources import Clock
 from agent.sources.processes import ProcessStat
-from agent.sources.shared_memory import mapped_by, remove_unheld
+from agent.sources.shared_memory import own_files, remove_unheld
 
 logger = logging.getLogger("nodegate.launch")
 
@@ -33,7 +33,7 @@ class SharedMemory:
         """Remember what these processes map now; what cannot be read in time is left out."""
         pids = [stat.pid for stat in alive]
         try:
-            self._names |= await in_spare_thread(lambda: mapped_by(pids), _DEADLINE_S)
+            self._names |= await in_spare_thread(lambda: own_files(pids), _DEADLINE_S)
         except TimeoutError:
             logger.warning("the shared memory of %d processes could not be read in time", len(pids))
 

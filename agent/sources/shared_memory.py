@@ -23,17 +23,38 @@ def mapped_files(pid: int, shm: Path = SHM, proc: Path = PROC) -> frozenset[str]
     Reads `maps`, which hangs on a process whose memory lock is held: call it in a thread that can be given
     up.
     """
+    return frozenset(name for name, _ in _mapped(pid, shm, proc))
+
+
+def own_files(pids: Iterable[int], shm: Path = SHM, proc: Path = PROC) -> frozenset[str]:
+    """Those of the mapped names that are this `shm`'s files: a container may have a /dev/shm of its own."""
+    found = {pair for pid in pids for pair in _mapped(pid, shm, proc)}
+    return frozenset(name for name, inode in found if _inode(shm / name) == inode)
+
+
+def _mapped(pid: int, shm: Path, proc: Path) -> set[tuple[str, int]]:
+    """Name and inode of what a process maps at the top of `shm`."""
     prefix = f"{shm}/"
     try:
         lines = (proc / str(pid) / "maps").read_text(errors="replace").splitlines()
     except OSError:
-        return frozenset()
+        return set()
     found = set()
     for line in lines:
-        _, at, path = line.partition(prefix)
-        if at and "/" not in path and not path.endswith(_GONE):
-            found.add(path)
-    return frozenset(found)
+        words = line.split(maxsplit=5)  # address, rights, offset, device, inode, path
+        path = words[5] if len(words) > 5 else ""
+        name = path.removeprefix(prefix)
+        if path.startswith(prefix) and "/" not in name and not path.endswith(_GONE) and words[4].isdecimal():
+            found.add((name, int(words[4])))
+    return found
+
+
+def _inode(file: Path) -> int:
+    """Its inode; -1 where it is not there."""
+    try:
+        return file.lstat().st_ino
+    except OSError:
+        return -1
 
 
 def mapped_by(pids: Iterable[int], shm: Path = SHM, proc: Path = PROC) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agent.sources.shared_memory import mapped_by, mapped_files, remove_unheld
+from agent.sources.shared_memory import mapped_by, mapped_files, own_files, remove_unheld
 
 MAPS = """\
 7f0000000000-7f0000001000 rw-s 00000000 00:19 12      {shm}/psm_one
@@ -39,3 +39,13 @@ def test_what_nobody_maps_any_more_is_removed_and_nothing_else(tmp_path: Path) -
     os.utime(shm / "older", (since_s - 1, since_s - 1))
     assert remove_unheld({"psm_one", "psm_two", "older", "never"}, since_s, shm, proc) == ("psm_two",)
     assert {file.name for file in shm.iterdir()} == {"psm_one", "older", "another_programs"}
+
+
+def test_files_of_a_containers_own_dev_shm_are_not_the_hosts(tmp_path: Path) -> None:
+    shm, proc = world(tmp_path, {7: MAPS, 8: ""})
+    (shm / "psm_one").touch()
+    inode = (shm / "psm_one").stat().st_ino
+    assert own_files([7], shm, proc) == frozenset(), "the same name and another file"
+    maps = f"7f00-7f01 rw-s 0 00:19 {inode} {shm}/psm_one\n7f00-7f01 rw-s 0 00:19 {inode} /x{shm}/psm_one\n"
+    (proc / "8" / "maps").write_text(maps)
+    assert own_files([7, 8, 9], shm, proc) == {"psm_one"}
