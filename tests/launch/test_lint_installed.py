@@ -127,6 +127,34 @@ def test_where_the_package_is(tmp_path: Path) -> None:
     assert package_of(python, {}) == site / "vllm"
 
 
+def test_a_change_within_a_file_of_a_folder_is_seen(tmp_path: Path) -> None:
+    root = package_of(program_of([str(vllm_site(tmp_path)), "serve"], {}, None), {})
+    assert read_package("vllm", root).flags["--max-num-seqs"].number == "int"
+    file = root / "config/model.py"
+    file.write_text(file.read_text().replace("max_num_seqs: int", "max_num_seqs: Any"))
+    assert read_package("vllm", root).flags["--max-num-seqs"].number == ""
+
+
+@pytest.mark.parametrize("spoiled", ["fifo", "deep", "circle"])
+def test_source_that_would_hang_or_exhaust_the_reader_is_no_evidence(tmp_path: Path, spoiled: str) -> None:
+    root = package_of(program_of([str(vllm_site(tmp_path)), "serve"], {}, None), {})
+    file = root / "config/model.py"
+    text = file.read_text()
+    file.unlink()
+    if spoiled == "fifo":
+        os.mkfifo(file)
+    elif spoiled == "deep":
+        file.write_text("x = " + "(" * 500 + "1" + ")" * 500)
+    else:
+        file.write_text(
+            text.replace("class ModelConfig:", "class A(ModelConfig): pass\nclass ModelConfig(A):")
+        )
+        cli = root / "engine/arg_utils.py"
+        cli.write_text(cli.read_text().replace('model_kwargs["model"]', 'model_kwargs["nothing"]'))
+    with pytest.raises(SourceUnavailable, match="cannot be read"):
+        read_package("vllm", root)
+
+
 def test_changed_source_is_read_anew_and_broken_source_is_no_evidence(tmp_path: Path) -> None:
     root = vllm_site(tmp_path).parents[1] / "lib/python3.11/site-packages/vllm"
     first = read_package("vllm", root)

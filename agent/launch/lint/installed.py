@@ -22,7 +22,8 @@ from agent.launch.lint.scan_types import ScanError
 #: `python -m MODULE` of each engine; its package is the first part.
 _MODULES = {"vllm": "vllm.", "sglang": "sglang."}
 #: What is looked at for changes.
-_WATCHED = (VLLM_ENGINE, *VLLM_SERVE, "envs.py", SGLANG_SERVE, "srt/environ.py", "_version.py", "config")
+_WATCHED = (VLLM_ENGINE, *VLLM_SERVE, "envs.py", SGLANG_SERVE, "srt/environ.py", "_version.py", "config.py")
+_WATCHED_FOLDERS = ("config", "srt/arg_groups/fields")
 
 
 class NotLintable(Exception):
@@ -199,14 +200,17 @@ def _linked(folder: Path) -> Iterator[Path]:
 def read_package(engine: str, root: Path) -> EngineSource:
     """The flags of a package; read anew when one of its files has changed. Raises SourceUnavailable."""
     stamps = []
-    for part in _WATCHED:
+    inside = (path for part in _WATCHED_FOLDERS for path in sorted((root / part).glob("*.py")))
+    for path in (*(root / part for part in _WATCHED), *inside):
         try:
-            stat = (root / part).stat()
+            stat = path.stat()
         except OSError:
             continue  # not every version has every file; the scan says what it misses
-        stamps.append((part, stat.st_mtime_ns, stat.st_size))
+        stamps.append((str(path), stat.st_mtime_ns, stat.st_size))
     try:
         return _read(engine, root, tuple(stamps))
+    except RecursionError as cause:
+        raise SourceUnavailable(f"the flags of {engine} cannot be read: {root} is nested too deep") from cause
     except ScanError as cause:
         raise SourceUnavailable(f"the flags of {engine} cannot be read: {cause}") from cause
 

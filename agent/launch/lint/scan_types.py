@@ -26,8 +26,10 @@ class ScanError(Exception):
 def parsed(path: Path) -> ast.Module:
     """The syntax tree of a file."""
     try:
+        if path.exists() and not path.is_file():  # a FIFO would hang
+            raise ValueError("it is no plain file")
         return ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError) as cause:
+    except (OSError, ValueError, SyntaxError, MemoryError, RecursionError) as cause:
         raise ScanError(f"{path} cannot be read: {cause}") from cause
 
 
