@@ -44,7 +44,7 @@ def status_command(
     watch: Annotated[bool, typer.Option("--watch", help="Show it anew each second, until Ctrl-C.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the daemon knows now. Exit code 0: every gate is open, 1: one is closed."""
+    """Show what the daemon knows now. Exit code 0: every gate is open, or member; 1: one is not."""
     from agent.admin_client import AdminClient
 
     client = AdminClient(run_dir)
@@ -54,8 +54,17 @@ def status_command(
             sys.stdout.write(_CLEAR)
         _print(status, as_json)
         if not watch:
-            raise typer.Exit(0 if status["ready"] else 1)
+            raise typer.Exit(0 if all_well(status) else 1)
         time.sleep(WATCH_S)
+
+
+def all_well(status: Mapping[str, Any]) -> bool:
+    """Whether every gate is open, or the rank behind it serves through the head of its group."""
+    if status["ready"]:
+        return True
+    gates = status["gates"]
+    serves = [gate["ready"] or gate["state"] == "member" for gate in gates]
+    return bool(status["live"] and gates and all(serves))
 
 
 def _print(status: Mapping[str, Any], as_json: bool) -> None:
@@ -162,7 +171,9 @@ def _show_groups(out: Any, status: Mapping[str, Any]) -> None:
             data = "never" if member["data_s"] is None else f"{member['data_s']:.1f} s ago"
             said = member["error"] or f"{member['gate']}, {member['stage']}"
             line = f"  {member['node']} (rank {member['rank']}): {heard}, data path {data}: {said}"
-            waits = f"; waits for {member['waits_for'][0]}" if member["waits_for"] else ""
+            # Once its rank is to run, it waits for nothing: what would keep it from a new start is no news.
+            waiting = member["waits_for"] and member["stage"] != "go"
+            waits = f"; waits for {member['waits_for'][0]}" if waiting else ""
             out.line(f"{line}{waits}", "yellow" if member["error"] or member["data_error"] else "dim")
 
 
