@@ -74,6 +74,8 @@ def wait_for(what: str, probe: Callable[[], bool], patience_s: float) -> float:
     while time.monotonic() - began_s < patience_s:
         if probe():
             return round(time.monotonic() - began_s, 3)
+        if b"quarantined" in get(API, "/readyz/main")[1].encode():
+            break
         time.sleep(0.02)
     raise SystemExit(f"waited {patience_s:g} s in vain for {what}; {get(API, '/readyz/main')}")
 
@@ -206,9 +208,9 @@ def adopt(daemon: subprocess.Popen[bytes], again: Callable[[], subprocess.Popen[
     return successor, told
 
 
-def rehearse(folder: Path, log: Any, profile: Path) -> dict[str, Any]:
-    """The whole rehearsal."""
-    told: dict[str, Any] = {"bound_s": CANARY["period_s"] + CANARY["deadline_s"] + SLACK_S}
+def rehearse(folder: Path, log: Any, profile: Path, told: dict[str, Any]) -> None:
+    """The whole rehearsal; what is known when a step fails has been told."""
+    told["bound_s"] = CANARY["period_s"] + CANARY["deadline_s"] + SLACK_S
     told["lint"] = nodegate("launch", "lint", "main", "--profile", str(profile))
     told["plan"] = nodegate("launch", "plan", "main", "--profile", str(profile))
     daemon = start_daemon(folder, log, profile)
@@ -233,7 +235,6 @@ def rehearse(folder: Path, log: Any, profile: Path) -> dict[str, Any]:
         told["exit_code"] = daemon.wait(120)
         told["ended_after_s"] = round(time.monotonic() - began_s, 3)
         told["processes_left"] = [stat.comm for stat in processes() if stat.comm.startswith("VLLM")]
-    return told
 
 
 def main() -> None:
@@ -247,7 +248,11 @@ def main() -> None:
     given.folder.mkdir(parents=True)
     profile = written(given.folder, given.profile, shlex.split(given.vllm), topo=given.topo)
     with (given.folder / "daemon.log").open("w") as log:
-        print(json.dumps(rehearse(given.folder, log, profile), indent=1))
+        told: dict[str, Any] = {}
+        try:
+            rehearse(given.folder, log, profile, told)
+        finally:
+            print(json.dumps(told, indent=1))
 
 
 if __name__ == "__main__":
