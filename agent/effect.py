@@ -97,15 +97,18 @@ def blocks_admission(check: Check, result: Result, now_mono_s: float, *, shadow:
     return verdict is Verdict.FAIL or (verdict is Verdict.UNKNOWN and check.unknown_blocks_admission)
 
 
-def bridges_relaunch(check: Check, result: Result, now_mono_s: float) -> bool:
+def bridges_relaunch(check: Check, result: Result, settings: Engine, now_mono_s: float) -> bool:
     """Whether an engine that crashed behind an open gate may come back although this blocks admission.
 
     A gate that serves with a soft fault must not become an outage because its engine crashed meanwhile: soft
     faults touch a whole row at once. The same for an evidence gap that a serving gate would still bridge.
+    What a start rests on (memory of the GPUs, weights, kernel modules) is never left out.
     """
-    if Phase.SERVING not in check.phases:
+    if Phase.SERVING not in check.phases or check.needed_to_start:
         return False
     if result.serving_class in (ServingClass.SOFT, ServingClass.INFO):
+        return True
+    if check.network and not settings.launch.rdma:  # it would not have closed this engine's gate either
         return True
     return result.raw_verdict is Verdict.UNKNOWN and current(result, now_mono_s) in GOOD
 

@@ -102,7 +102,7 @@ def judge(
         shadow = check.id in shadowed
         if blocks_admission(check, result, now_mono_s, shadow=shadow):
             admission.append(_blocker(result, admission_verdict(result, now_mono_s)))
-            if bridges_relaunch(check, result, now_mono_s):
+            if bridges_relaunch(check, result, settings, now_mono_s):
                 bridged.add((result.check, result.subject))
         effect = serving_effect(check, result, settings, now_mono_s, shadow=shadow)
         if effect is not None:

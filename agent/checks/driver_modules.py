@@ -31,6 +31,7 @@ _LOAD = advice.play("gpu", "Load the module (modprobe) and name it in /etc/modul
     serving_class=ServingClass.SOFT,
     period_s=30.0,
     fail_for_s=30.0,
+    needed_to_start=True,
     skip=no_gpus,
     action=_LOAD,
 )

@@ -60,6 +60,7 @@ def _not_ours(profile: NodeProfile) -> str | None:
     period_s=10.0,
     fail_for_s=20.0,
     triggers=("engine",),
+    needed_to_start=True,
     skip=_not_ours,
     action=_END,
 )

@@ -131,6 +131,7 @@ class MountLine:
     period_s=30.0,
     deadline_s=20.0,
     fail_for_s=60.0,
+    needed_to_start=True,
     skip=lambda p: None if p.host.mounts else "the profile names no mounts",
     action=_STALE,
 )

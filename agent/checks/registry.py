@@ -74,6 +74,8 @@ class Check:
     source: str
     #: What to do where the evidence cannot be had, naming the key of the profile that settles it.
     if_unreadable: str = ""
+    #: A launch fails without it: it counts when a crashed engine is brought back, whatever its class.
+    needed_to_start: bool = False
 
 
 REGISTRY: dict[str, Check] = {}
@@ -104,6 +106,7 @@ def check(
     skip: SkipRule | None = None,
     action: Action = NO_ACTION,
     if_unreadable: str = "",
+    needed_to_start: bool = False,
 ) -> Callable[[F], F]:
     """Register a check function; `source` names the kernel file or NVML call that it judges."""
 
@@ -133,6 +136,7 @@ def check(
             action=action,
             source=source,
             if_unreadable=if_unreadable,
+            needed_to_start=needed_to_start,
         )
         return function
 

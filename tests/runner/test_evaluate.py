@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_kit import make_check, profile, result, snapshot
 
-from agent.checks.registry import Check
+from agent.checks.registry import Check, load_all
 from agent.evaluate import Judgement, judge
 from agent.model import Phase, Result, ServingClass, Verdict
 
@@ -199,6 +199,20 @@ def test_what_a_crashed_engine_may_come_back_with(
     judgement = judged([result("x", "node", verdict, raw=raw, cls=cls)], checks)
     assert names(judgement.admission_blockers), "a first launch waits for it in any case"
     assert judgement.bridged == (frozenset({("x", "node")}) if bridged else frozenset())
+
+
+@pytest.mark.parametrize("rdma", [True, False])
+def test_a_crashed_engine_waits_for_the_network_only_if_it_uses_rdma(rdma: bool) -> None:
+    judgement = judged([result("x", "mlx5_0/1", F)], by_id(make_check("x", network=True)), rdma=rdma)
+    assert bool(judgement.bridged) is not rdma
+
+
+@pytest.mark.parametrize("raw", [F, U])
+def test_what_a_start_rests_on_is_never_left_out(raw: Verdict) -> None:
+    checks = by_id(make_check("x", needed_to_start=True))
+    assert judged([result("x", "node", raw, raw=raw, cls=ServingClass.SOFT)], checks).bridged == frozenset()
+    marked = {id_ for id_, check in load_all().items() if check.needed_to_start}
+    assert marked == {"gpu.foreign", "driver.modules", "host.mounts"}
 
 
 def test_the_worst_reason_comes_first() -> None:
