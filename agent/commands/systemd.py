@@ -74,7 +74,7 @@ def install_command(
 def _prefix(prefix: str | None) -> str:
     """The environment that is to be started, without a closing slash."""
     path = sys.prefix if prefix is None else prefix
-    if not _PLAIN.match(path):
+    if not _PLAIN.fullmatch(path):
         raise ConfigError(
             f"{path!r} cannot be named in a unit", remedy="give --prefix an absolute path of plain characters"
         )

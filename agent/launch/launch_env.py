@@ -32,7 +32,7 @@ class LaunchEnvironment:
         """Set variables; with `note` say what they replace."""
         for name, value in values.items():
             where = f"engine {self.engine}: {origin}"
-            if not _NAME.match(name) or "\0" in value:
+            if not _NAME.fullmatch(name) or "\0" in value:
                 raise LaunchError(f"{where}: {name!r} is not a usable environment variable")
             if name == MARKER:
                 raise LaunchError(f"{where}: {MARKER} is set by nodegate itself; remove it")

@@ -126,6 +126,7 @@ def test_what_the_args_say_is_not_said_twice(args: list[str]) -> None:
         ({"args": ["a\0b"]}, "an argument has a NUL byte"),
         ({"env": {"NODEGATE_ENGINE": "x"}}, "NODEGATE_ENGINE is set by nodegate itself"),
         ({"env": {"A=B": "x"}}, "'A=B' is not a usable environment variable"),
+        ({"env": {"A\n": "x"}}, "'A\\n' is not a usable environment variable"),
         ({"env_file": "/no/such/file"}, "/no/such/file: cannot be read: No such file or directory"),
     ],
 )

@@ -46,7 +46,7 @@ def test_install_writes_what_differs(tmp_path: Path) -> None:
     assert _install(tmp_path, "--prefix", "/srv/env")[0] == "wrote /etc/systemd/system/nodegate.service"
 
 
-@pytest.mark.parametrize("prefix", ["relative", "/with space", "/%h", ""])
+@pytest.mark.parametrize("prefix", ["relative", "/with space", "/%h", "", "/line\n"])
 def test_a_prefix_that_a_unit_cannot_name_is_refused(prefix: str, tmp_path: Path) -> None:
     words = ["systemd", "install", "--root", str(tmp_path), "--prefix", prefix]
     done = CliRunner().invoke(build_app("systemd"), words)
