@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import typer
+from fake_h200 import h200_node
 from repo_files import ROOT, short, tracked_with
 
 from agent import cli
+from agent.launch.launch_profile import build_plan
 from agent.profile_loader import load_profile
 
 README = (ROOT / "README.md").read_text()
@@ -50,13 +52,28 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def test_the_profile_of_the_readme_loads(tmp_path: Path) -> None:
-    text = re.search(r"```yaml\n(.*?)```", README, re.DOTALL)
-    assert text is not None
-    path = tmp_path / "profile.yaml"
-    path.write_text(text[1])
-    loaded = load_profile(path)
+    loaded = load_profile(_blocks(tmp_path)[0])
     assert loaded.profile.gpus.count == 8
     assert loaded.profile.engines["main"].agent_check_port == 9471
+
+
+def test_the_additions_of_the_readme_load_with_it(tmp_path: Path) -> None:
+    first, launch, group = _blocks(tmp_path)
+    launched = load_profile(launch, overlays=[first]).profile
+    argv = build_plan(launched, "main", h200_node().sources, {}).argv
+    assert argv.count("--tensor-parallel-size") == 1
+    assert "--enforce-eager" not in argv
+    members = load_profile(group, overlays=[first]).profile.engines["main"].group
+    assert members is not None and len(members.members) == 2
+
+
+def _blocks(folder: Path) -> list[Path]:
+    """The profile of the README and what it adds to it, one file each."""
+    paths = []
+    for number, text in enumerate(re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)):
+        paths.append(folder / f"{number}.yaml")
+        paths[-1].write_text(text)
+    return paths
 
 
 def test_ports_of_the_load_balancer_are_those_of_the_profile() -> None:
