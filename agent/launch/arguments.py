@@ -19,6 +19,9 @@ _ALIASES = {name: names[0] for names in (TENSOR, PIPELINE, DATA) for name in nam
     "-n": "--nnodes",
     "-r": "--node-rank",
 }
+#: No model is spread over more: a size beyond it is a slip, and lists as long as it would take all memory.
+MOST_GPUS = 1 << 16
+_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,8 @@ def _size(arguments: Sequence[str], names: Sequence[str]) -> int:
             text = value if value is not None else "".join(arguments[i + 1 : i + 2])
     if text is None:
         return 1
-    if not text.isdecimal() or int(text) < 1:
-        raise LaunchError(f"{names[0]} is {text!r}; write a whole number of at least 1")
+    if not text.isdecimal() or len(text) > _DIGITS or not 1 <= int(text) <= MOST_GPUS:
+        raise LaunchError(f"{names[0]} is {text[:40]!r}; write a whole number from 1 to {MOST_GPUS}")
     return int(text)
 
 

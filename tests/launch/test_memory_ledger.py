@@ -314,6 +314,25 @@ def test_flags_behind_the_program_count_like_any_other() -> None:
     assert (spread.tensor, len(spread.ranks), spread.offload_gib, spread.notes) == (4, 4, 2, ())
 
 
+@pytest.mark.parametrize("size", ["1000000000", "9" * 5000])
+def test_sizes_that_no_model_has_are_refused_before_lists_of_them_are_made(small: Path, size: str) -> None:
+    for flag in ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"):
+        with pytest.raises(LaunchError, match="whole number from 1 to 65536"):
+            reckon(small, {flag: size})
+    with pytest.raises(LaunchError, match="write 2 whole numbers"):
+        reckon(small, {"pipeline-parallel-size": 2}, env={"VLLM_PP_LAYER_PARTITION": f"1,{'9' * 5000}"})
+    assert (
+        spread_of("e", Engine(gpus=[0], port=1, launch=Launch(args=["--max-model-len", "9" * 5000]))).tensor
+        == 1
+    )
+
+
+def test_a_config_with_a_billion_layers_is_refused(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "x", small_shards(), small_config(num_hidden_layers=(1 << 31) - 1))
+    ledger, _ = reckon(tmp_path / "x", {}, gpus=[0])
+    assert "2147483647 layers, which no model has" in ledger.unknown[0]
+
+
 def test_tied_embeddings_are_on_both_ends(tmp_path: Path) -> None:
     shards = small_shards()
     del shards["model-00002-of-00002.safetensors"]["lm_head.weight"]

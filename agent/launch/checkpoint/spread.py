@@ -14,6 +14,7 @@ from agent.node_profile import Engine
 PARTITION = "VLLM_PP_LAYER_PARTITION"
 #: What vLLM takes of the device's memory where no flag says it.
 VLLM_UTILISATION = 0.92
+_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def spread_of(name: str, engine: Engine) -> Spread:
         max_model_len=_whole(flag_value(args, "--context-length" if sglang else "--max-model-len")),
         partition=_partition(name, launch.env.get(PARTITION), sizes.pipeline),
         worker_bind=has_flag(args, "--numa-bind"),
-        bind_nodes=tuple(int(n) for n in flag_values(args, "--numa-bind-nodes") if n.isdecimal()),
+        bind_nodes=tuple(int(n) for n in flag_values(args, "--numa-bind-nodes") if _plain(n)),
         language_only=has_flag(args, "--language-model-only"),
         drafts=has_flag(args, "--speculative-config") or has_flag(args, "--speculative-algorithm"),
         float32=flag_value(args, "--dtype") in ("float32", "float"),
@@ -158,9 +159,10 @@ def _partition(name: str, text: str | None, stages: int) -> tuple[int, ...] | No
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) != stages or not all(part.isdecimal() for part in parts):
+    if len(parts) != stages or not all(map(_plain, parts)):
         raise LaunchError(
-            f"engine {name}: {PARTITION} is {text!r}; write {stages} whole numbers, one a stage, with commas"
+            f"engine {name}: {PARTITION} is {text[:80]!r}; "
+            f"write {stages} whole numbers, one a stage, with commas"
         )
     return tuple(map(int, parts))
 
@@ -175,7 +177,7 @@ def _number(name: str, args: Sequence[str], flag: str, default: float) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e12:
-        raise LaunchError(f"engine {name}: {flag} is {text!r}; write a number")
+        raise LaunchError(f"engine {name}: {flag} is {text[:40]!r}; write a number")
     return value
 
 
@@ -185,4 +187,9 @@ def _whole(text: str | None) -> int | None:
         return None
     factor = {"k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}.get(text[-1:], 0)
     digits = text[:-1] if factor else text
-    return int(digits) * (factor or 1) if digits.isdecimal() else None
+    return int(digits) * (factor or 1) if _plain(digits) else None
+
+
+def _plain(text: str) -> bool:
+    """Whether it is a whole number of a sane length."""
+    return text.isdecimal() and len(text) <= _DIGITS

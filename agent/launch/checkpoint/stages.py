@@ -12,6 +12,7 @@ from agent.launch.checkpoint.model_config import ModelConfig
 from agent.launch.checkpoint.spread import PARTITION, Spread
 
 GIB = float(1 << 30)
+MOST_LAYERS = 1 << 16
 
 
 @dataclass
@@ -59,6 +60,8 @@ def layer_ranges(spread: Spread, layers: int | None) -> list[range]:
         if spread.pipeline > 1:
             raise LaunchError("config.json names no number of layers, so stages cannot be told apart")
         return [range(1 << 30)]
+    if layers > MOST_LAYERS:
+        raise LaunchError(f"config.json has {layers} layers, which no model has; copy it again")
     parts = list(spread.partition or rules.even_split(layers, spread.pipeline))
     if sum(parts) != layers:
         raise LaunchError(
