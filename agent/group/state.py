@@ -55,13 +55,13 @@ class GroupRecord:
     stage: Stage = Stage.RECOVERING
     generation: str = ""
     since_mono_s: float = 0.0
-    begun_mono_s: float = 0.0
     reason: str = "the agent has just started"
     ran: bool = False
     came_up: bool = False
     retired: str = ""
     failures: int = 0
     retry_at_mono_s: float = 0.0
+    begun_mono_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
