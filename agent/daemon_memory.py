@@ -15,7 +15,7 @@ from agent.track_memory import SubjectMemory
 
 log = logging.getLogger("nodegate.daemon")
 COUNTERS = "counters"
-#: The counters' memory is written no more often than this, and at the end.
+#: The counters' memory is written no more often than this, when the first gate opens, and at the end.
 KEEP_EVERY_S = 60.0
 
 
@@ -51,11 +51,20 @@ class CounterKeeper:
         self._journal = journal
         self._sources = sources
         self._kept_s = time.monotonic()
+        self._written = False
+
+    def gate_opened(self) -> None:
+        """Write for the first time: without baselines the next agent would wait for second samples.
+
+        An agent may die in its first minute too, and its engine's gate is to be closed no longer then.
+        """
+        if not self._written:
+            self.keep(now=True)
 
     def keep(self, *, now: bool = False) -> None:
         """Write, if it is time or `now`."""
         at_s = time.monotonic()
         if now or at_s - self._kept_s >= KEEP_EVERY_S:
-            self._kept_s = at_s
+            self._kept_s, self._written = at_s, True
             boot_id = self._sources.clock.boot_id()
             self._journal.record_state(COUNTERS, self._sources.counters.export(), boot_id)

@@ -185,7 +185,7 @@ class Parts:
             forget=self.runner.clear,
             clear_log=given.sources.kmsg.clear,
             on_change=self.publish,
-            on_serving=self.runner.set_serving,
+            on_serving=self._take_serving,
             explain=self._explain,
         )
         store = HoldStore(given.premises.folders.state_dir)
@@ -239,6 +239,12 @@ class Parts:
 
     def _take_defect(self, check: str, error: str, trace: str) -> None:
         self.journal.record_trace(check, error, trace, boot_id=self.boot_id)
+
+    def _take_serving(self, serving: bool) -> None:
+        """The first gate has opened, or the last one has closed."""
+        self.runner.set_serving(serving)
+        if serving:
+            self.counters.gate_opened()
 
     def _take_results(self, snapshot: Snapshot, changes: tuple[ResultChange, ...]) -> None:
         """New results: the gates first, everything slower after."""

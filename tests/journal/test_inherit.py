@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -95,3 +96,25 @@ def test_the_counters_are_not_written_all_the_time(journal: Journal, monkeypatch
     keeper.keep()
     assert journal.flush()
     assert journal.last_state(COUNTERS, BOOT) == {}
+
+
+def test_the_counters_are_written_when_the_first_gate_opens_and_then_in_their_rhythm(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("agent.daemon_memory.time.monotonic", lambda: now[0])
+    given = sources(HandClock())
+    keeper = CounterKeeper(journal, given)
+    keeper.gate_opened()
+    assert journal.flush()
+    assert journal.last_state(COUNTERS, BOOT) == {}, "an agent that dies in its first minute leaves baselines"
+    with contextlib.suppress(BaselineOnly):
+        given.counters.delta("c", 1, 1.0)
+    now[0] = KEEP_EVERY_S - 1
+    keeper.gate_opened()
+    assert journal.flush()
+    assert journal.last_state(COUNTERS, BOOT) == {}, "a gate that opens and closes is no reason to write"
+    now[0] = KEEP_EVERY_S
+    keeper.keep()
+    assert journal.flush()
+    assert journal.last_state(COUNTERS, BOOT) is not None and "c" in str(journal.last_state(COUNTERS, BOOT))
