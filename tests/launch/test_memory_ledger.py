@@ -413,6 +413,12 @@ def test_a_form_that_is_not_known_is_not_estimated(config: dict[str, Any], dtype
     )
 
 
+def test_no_endless_row_of_layers_is_counted() -> None:
+    text = small_config(num_hidden_layers="many", full_attention_interval=4)
+    found = estimate(ModelConfig(Path("x"), text, False), range(1 << 30), 4, "auto")
+    assert found == "config.json names no number of layers"
+
+
 def test_what_no_stage_loads_is_not_counted(tmp_path: Path) -> None:
     big = ("BF16", (1024, 1024))
     tensors = {

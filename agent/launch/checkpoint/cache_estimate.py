@@ -44,6 +44,8 @@ def estimate(config: ModelConfig | None, layers: range, tensor: int, cache_dtype
     """The estimate for the layers of one stage, or why there is none."""
     if config is None:
         return "config.json could not be read"
+    if config.layers is None:  # the range of all layers is then as good as endless
+        return "config.json names no number of layers"
     element = CACHE_BYTES.get(config.dtype or "" if cache_dtype == "auto" else cache_dtype)
     if element is None:
         name = (
@@ -100,4 +102,4 @@ def _attending(text: Mapping[str, Any], layers: range) -> int | None:
         return None
     if isinstance(text.get("sliding_window"), int) and text.get("use_sliding_window", True) is not False:
         return None
-    return len(layers) if len(layers) < 1 << 20 else None
+    return len(layers)
