@@ -26,6 +26,7 @@ from agent.launch.external_engine import watch_external
 from agent.launch.launch_profile import LaunchPlan, build_plan, engine_api_key, served_name
 from agent.launch.recovery import find_earlier
 from agent.launch.soak import Soaker
+from agent.launch.soak_memory import SoakMemory
 from agent.launch.status_book import OnMark, StatusBook
 from agent.launch.supervisor import Supervisor
 from agent.model import EnginePhase, EngineStatus
@@ -197,7 +198,8 @@ class EngineController:
 
     def _new_life(self) -> EngineLife:
         soaker = Soaker(self.name, self._profile.profile, self._sources, self._state_dir)
-        return EngineLife(self._book, self._supervisor, self._log, self._engine, soaker)
+        warmed = SoakMemory(self._state_dir / f"engine-{self.name}.warmed")
+        return EngineLife(self._book, self._supervisor, self._log, self._engine, soaker, warmed)
 
     async def _build_plan(self) -> LaunchPlan:
         """In a thread: NVML and the secrets file are read on the way."""

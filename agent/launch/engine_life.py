@@ -18,6 +18,8 @@ from agent.launch.headless import HeadlessMonitor, live_headless
 from agent.launch.launch_profile import LaunchPlan
 from agent.launch.shared_memory import SharedMemory
 from agent.launch.soak import Soaker
+from agent.launch.soak_memory import SoakMemory
+from agent.launch.spare_thread import in_spare_thread
 from agent.launch.status_book import StatusBook
 from agent.launch.supervisor import EngineRun, Supervisor
 from agent.model import EnginePhase
@@ -30,6 +32,8 @@ logger = logging.getLogger("nodegate.launch")
 
 #: vLLM neither exits nor goes on when it gets SIGTERM while it starts: no use in waiting long.
 STARTUP_TERM_S = 2.0
+#: How long a disk may take to keep one line.
+_KEEP_S = 5.0
 
 
 class EngineLife:
@@ -42,6 +46,7 @@ class EngineLife:
         log: EngineLog,
         engine: Engine,
         soaker: Soaker | None = None,
+        warmed: SoakMemory | None = None,
     ) -> None:
         """Begin before anything runs, so that a stop that is asked for meanwhile is not lost."""
         self._book = book
@@ -49,6 +54,7 @@ class EngineLife:
         self._log = log
         self._engine = engine
         self._soaker = soaker
+        self._warmed = warmed
         self._end: asyncio.Future[LifeEnd] = asyncio.get_running_loop().create_future()
         self._broken = asyncio.Event()
         #: Of a rank without HTTP: the head of its group answers.
@@ -109,12 +115,30 @@ class EngineLife:
             alive = await self._supervisor.processes(self.run)
             self._core = core_of(alive)
             await self._shm.note(alive)
+            await self._remember_warm(self.run)
+
+    async def _remember_warm(self, run: EngineRun) -> None:
+        """A restarted agent asks a warm engine for little; one that it finds in its warm-up for all of it."""
+        memory = self._warmed
+        if memory is None:
+            return
+        try:
+            await in_spare_thread(lambda: memory.remember(self._key(run)), _KEEP_S)
+        except TimeoutError:
+            logger.warning("that the engine is warm could not be kept in %g s", _KEEP_S)
+
+    def _is_warm(self, run: EngineRun) -> bool:
+        """Whether an earlier agent has seen this very run through its warm-up."""
+        return run.adopted and (self._warmed is None or self._warmed.passed(self._key(run)))
+
+    def _key(self, run: EngineRun) -> str:
+        """What no other run of any engine is."""
+        return f"{self._book.clock.boot_id()} {run.pid} {run.started_mono_s}"
 
     async def _soak(self, monitor: EngineMonitor) -> None:
         """Load it before it may take traffic, unless this very run has passed that before."""
         if self.run is not None and self._soaker is not None:
-            run = f"{self._book.clock.boot_id()} {self.run.pid} {self.run.started_mono_s}"
-            await self._soaker.until_passed(run, monitor, self._book)
+            await self._soaker.until_passed(self._key(self.run), monitor, self._book)
 
     def _pids(self) -> tuple[int, ...]:
         """The processes found at the last look, the one that was started first."""
@@ -148,7 +172,7 @@ class EngineLife:
             hooks,
             canary_now,
             started_mono_s=self.run.started_mono_s,
-            short_warm_up=self.run.adopted,
+            short_warm_up=self._is_warm(self.run),
         )
         try:
             await self._until_end(living)

@@ -1,4 +1,4 @@
-"""Which run of an engine has passed its soak, so that a restarted agent neither repeats nor forgets it."""
+"""Which run of an engine has passed its warm-up or soak: a restarted agent neither repeats nor forgets it."""
 
 from __future__ import annotations
 

@@ -79,6 +79,27 @@ def test_a_living_engine_is_adopted(tmp_path: Path) -> None:
         end(pid)
 
 
+def test_an_engine_found_in_its_warm_up_gets_all_of_it(tmp_path: Path) -> None:
+    """The agent that launched it was killed before its end: nothing has shown yet that it bears full load."""
+    port = free_port()
+    pid = left_running(tmp_path, port)
+    (tmp_path / "state" / "engine-sim.warmed").unlink()
+
+    async def scenario() -> None:
+        async with rig(tmp_path, engine_profile(port)) as r:
+            await r.until_phase(EnginePhase.WARM)
+            assert r.controller.status.pid == pid
+            curve = r.controller.status.warmup
+            assert curve is not None
+            assert {step.kind for step in curve.steps} >= {"short", "concurrent", "first_token"}
+
+    try:
+        asyncio.run(scenario())
+        assert (tmp_path / "state" / "engine-sim.warmed").is_file()
+    finally:
+        end(pid)
+
+
 def test_orphans_of_a_dead_server_are_ended_before_a_start(tmp_path: Path) -> None:
     """As vLLM's EngineCore that outlived its API server while no agent was there."""
     port = free_port()
