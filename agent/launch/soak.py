@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,14 +17,14 @@ from agent.checks.registry import load_all
 from agent.engine_evidence import SoakResult
 from agent.errors import LaunchError, SourceError
 from agent.launch.canary import fault_of
-from agent.launch.engine_monitor import ANSWERED, EngineMonitor
+from agent.launch.engine_monitor import ANSWERED, FAILED, EngineMonitor
 from agent.launch.soak_memory import SoakMemory
 from agent.launch.soak_watch import SoakWatch
 from agent.launch.spare_thread import in_spare_thread
 from agent.launch.status_book import StatusBook
 from agent.launch.warmup_plan import token_prompt
 from agent.node_profile import Engine, NodeProfile, Soak
-from agent.sources import Clock, Sources
+from agent.sources import CanaryVerdict, Clock, Sources
 from agent.sources.engine import CompletionRequest
 
 #: Seconds between two looks at the hardware.
@@ -151,14 +152,22 @@ class Soaker:
             book.keep_soak(result)
             if result.passed:
                 break
+            # Was it the hardware, or has the engine hung? Nothing else is asked of it while it waits.
+            await _refuse_dead(monitor, FAILED)
             book.note(f"{result.words()}; the gate stays closed, next soak in {soak.retry_s:g} s")
             await asyncio.sleep(soak.retry_s)
         self._memory.remember(run)
-        report = await monitor.canary()  # the last one is from before the soak
-        if report.verdict not in ANSWERED:
-            raise LaunchError(f"the canary after the soak is {report.verdict}: {report.reason}")
+        # The last canary is from before the soak.
+        await _refuse_dead(monitor, tuple(verdict for verdict in CanaryVerdict if verdict not in ANSWERED))
 
     async def _once(self, monitor: EngineMonitor) -> SoakResult:
         soak = self._engine.soak
         watch = SoakWatch(self._profile, self._engine, self._sources, load_all(), soak.duration_s)
         return await SoakRun(self._engine, monitor, watch, self._sources.clock).run()
+
+
+async def _refuse_dead(monitor: EngineMonitor, verdicts: Collection[CanaryVerdict]) -> None:
+    """LaunchError when a canary sent now ends in one of these."""
+    report = await monitor.canary()
+    if report.verdict in verdicts:
+        raise LaunchError(f"the canary after the soak is {report.verdict}: {report.reason}")

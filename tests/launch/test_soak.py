@@ -109,6 +109,8 @@ class FakeMonitor:
     each: Callable[[], None] = lambda: None
     asked: list[CompletionRequest] = field(default_factory=list)
     canaries: int = 0
+    verdict: CanaryVerdict = CanaryVerdict.OK
+    hangs: bool = False
 
     async def served_model(self) -> str:
         return "glm"
@@ -120,6 +122,9 @@ class FakeMonitor:
         await asyncio.sleep(0)
         self.asked.append(request)
         self.node.clock.now_s += 1
+        if self.hangs:
+            self.node.clock.now_s += 60
+            await asyncio.Event().wait()
         self.each()
         answer = self.answers.pop(0) if self.answers else GOOD
         if isinstance(answer, Exception):
@@ -128,7 +133,7 @@ class FakeMonitor:
 
     async def canary(self) -> CanaryReport:
         self.canaries += 1
-        return CanaryReport(CanaryVerdict.OK, self.node.clock.now_s, 0.1)
+        return CanaryReport(self.verdict, self.node.clock.now_s, 0.1)
 
 
 @dataclass
@@ -221,6 +226,14 @@ def test_an_engine_that_fails_under_load_has_failed(stage: Stage, answer: Any, e
     with pytest.raises(LaunchError, match=error):
         stage.soak()
     assert not list(stage.folder.glob("*.soaked"))
+
+
+@pytest.mark.parametrize("verdict", [CanaryVerdict.DEAD, CanaryVerdict.WRONG])
+def test_an_engine_that_hangs_is_no_hot_room_to_wait_for(stage: Stage, verdict: CanaryVerdict) -> None:
+    stage.monitor.hangs, stage.monitor.verdict = True, verdict
+    with pytest.raises(LaunchError, match=f"the canary after the soak is {verdict}"):
+        stage.soak()
+    assert "no request ended" in stage.marks[0][1]
 
 
 def test_what_is_remembered_can_be_garbled_or_unwritable(tmp_path: Path) -> None:
