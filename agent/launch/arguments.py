@@ -50,9 +50,14 @@ def flag_value(arguments: Sequence[str], flag: str) -> str | None:
     for i, argument in enumerate(arguments):
         name, value = _spelled(argument)
         if name == flag:
-            following = arguments[i + 1] if i + 1 < len(arguments) else ""
-            found = following if value is None else value
+            found = _next(arguments, i) if value is None else value
     return found
+
+
+def _next(arguments: Sequence[str], at: int) -> str:
+    """The word after a flag; empty where none follows, or another flag, which is no value."""
+    following = arguments[at + 1] if at + 1 < len(arguments) else ""
+    return "" if following.startswith("--") else following
 
 
 def has_flag(arguments: Sequence[str], flag: str) -> bool:
@@ -71,7 +76,7 @@ def _size(arguments: Sequence[str], names: Sequence[str]) -> int:
     for i, argument in enumerate(arguments):
         name, value = _spelled(argument)
         if name in names:
-            text = value if value is not None else "".join(arguments[i + 1 : i + 2])
+            text = value if value is not None else _next(arguments, i)
     if text is None:
         return 1
     if not text.isdecimal() or len(text) > _DIGITS or not 1 <= int(text) <= MOST_GPUS:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from agent.errors import LaunchError
 from agent.group.flags import group_flags
 from agent.launch.arguments import flag_value, flags_argv, has_flag, parallel_sizes, refuse_twice
+from agent.launch.checkpoint.fault import printable
 from agent.launch_parts import EngineKind, FlagValue
 from agent.node_profile import Engine
 
@@ -96,9 +97,9 @@ def _same(name: str, engine: Engine, given: Sequence[str], flag: str, value: str
         return [flag, value]
     if found == value:
         return []
-    raise LaunchError(
-        f"engine {name}: {_where(engine, flag)} has {flag} {found} and {key} is {value}; make them equal"
-    )
+    shown = printable(found[:80])
+    where = _where(engine, flag)
+    raise LaunchError(f"engine {name}: {where} has {flag} {shown} and {key} is {value}; make them equal")
 
 
 def _where(engine: Engine, flag: str) -> str:

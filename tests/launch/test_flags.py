@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.errors import LaunchError
-from agent.launch.arguments import Parallel, flags_argv, parallel_sizes
+from agent.launch.arguments import Parallel, flag_value, flags_argv, parallel_sizes
 from agent.launch.engine_argv import engine_argv, served_name
 from agent.profile_loader import profile_from_dict
 
@@ -115,3 +115,11 @@ def test_a_model_over_more_gpus_than_there_are_is_refused() -> None:
     with pytest.raises(LaunchError, match=r"needs 16 GPUs and there are 8; .* engines\.x\.group"):
         argv({"flags": flags})
     assert argv({"flags": {**flags, "distributed-executor-backend": "ray"}})
+
+
+def test_another_flag_is_no_value() -> None:
+    """So a secret behind a flag without its value is not shown as that value."""
+    given = ["--port", "--hf-token=hf_abc", "-tp", "--api-key=k"]
+    assert flag_value(given, "--port") == ""
+    with pytest.raises(LaunchError, match="--tensor-parallel-size is ''"):
+        parallel_sizes(given)

@@ -232,3 +232,8 @@ def test_sglang(tmp_path: Path) -> None:
 def test_the_kind_must_be_the_programs(program: Path) -> None:
     found = linted(launch_of(program, kind="sglang"))
     assert told(found)["launch.kind"] == "is sglang and the program is vllm; write vllm"
+
+
+def test_no_word_of_a_launch_breaks_a_line_of_the_report(program: Path) -> None:
+    found = report(program, "--gpu-memory-utilization", "\n\x1b[2J", "--x\ny")
+    assert found.problems and all(str(problem).isprintable() for problem in found.problems)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agent.engine_profile import Launch
 from agent.errors import ConfigError, DeviceAbsent, SourceUnavailable
 from agent.fabric_profile import Fabric
+from agent.launch.checkpoint.fault import printable
 from agent.launch.lint.given import Given, file_flags, take_apart
 from agent.launch.lint.image import image_source
 from agent.launch.lint.installed import (
@@ -228,7 +229,7 @@ def _report(
 ) -> LaunchReport:
     """Errors first, each said once."""
     rank: Callable[[Problem], bool] = lambda problem: problem.severity is not Severity.ERROR  # noqa: E731
-    told = sorted(dict.fromkeys(problems), key=rank)
+    told = sorted(dict.fromkeys(map(_one_line, problems)), key=rank)
     errors = sum(problem.severity is Severity.ERROR for problem in told)
     count = len(take_apart(own_arguments(plan, engine))[1])
     words = f"{count} flags for {source.title}"
@@ -241,6 +242,12 @@ def _report(
         "flags_known": len(source.flags),
     }
     return LaunchReport(f"{words}: {found}", tuple(told), facts=facts)
+
+
+def _one_line(problem: Problem) -> Problem:
+    """Words of flags and files as they may be printed."""
+    parts = (printable(part) for part in (problem.where, problem.text, problem.remedy))
+    return Problem(problem.severity, *parts)
 
 
 def _count(number: int, word: str) -> str:
