@@ -17,6 +17,7 @@ from agent.group.status import MAX_BYTES, MemberStatus, WrongKey, expect, unseal
 from agent.group_profile import Group, GroupMember
 from agent.sources import Clock
 from agent.sources.group_pull import held_back, pull_status
+from agent.sources.names import Names
 
 #: A pull ends before the next one is due.
 _SHARE_OF_PERIOD = 0.8
@@ -39,6 +40,7 @@ class Puller:
         self._clock = clock
         self._max_age_s = max_age_s
         self._on_news = on_news
+        self._names = Names()
         self._deadline_s = group.period_s * _SHARE_OF_PERIOD
         #: Whether ports are looked at besides: only while no rank runs, which they would disturb.
         self.probing = True
@@ -123,7 +125,8 @@ class Puller:
 
     async def _ask(self, rank: int, host: str) -> MemberStatus:
         member, nonce = self._group.members[rank], secrets.token_hex(16)
-        data = await pull_status((host, member.port), self._engine, nonce, self._deadline_s, MAX_BYTES)
+        address, patience_s = (host, member.port), self._deadline_s
+        data = await pull_status(address, self._engine, nonce, patience_s, MAX_BYTES, self._names)
         status = unseal(self._key, data)
         expect(status, nonce=nonce, node=member.node, engine=self._engine, rank=rank)
         return status
@@ -137,7 +140,7 @@ class Puller:
     async def _look_at_ports(self, rank: int, host: str) -> None:
         ports = {*self._group.ports, *({self._group.master_port} if rank == 0 else ())}
         for port in sorted(ports):
-            why = await held_back((host, port), self._deadline_s / 2)
+            why = await held_back((host, port), self._deadline_s / 2, self._names)
             if why:
                 node = self._group.members[rank].node
                 self.blocked[rank, port] = f"port {port} of {node} at {host} cannot be reached: {why}"

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
 
 from agent.errors import ParseError, SourceTimeout, SourceUnavailable
 from agent.sources.engine_http import BadRequest, HttpError, TooLong, exchange
+from agent.sources.names import Names
 
 
 async def pull_status(
-    address: tuple[str, int], engine: str, nonce: str, deadline_s: float, most_bytes: int
+    address: tuple[str, int], engine: str, nonce: str, deadline_s: float, most_bytes: int, names: Names
 ) -> bytes:
     """The answer's bytes, not looked at yet. Raises SourceTimeout, SourceUnavailable, ParseError."""
     path = f"/group/{engine}?nonce={nonce}"
     try:
         async with asyncio.timeout(deadline_s):
-            code, body = await exchange(address, "GET", path, {}, b"", most_bytes)
+            code, body = await _exchange(await names.of(address[0]), address[1], path, most_bytes)
     except TimeoutError as cause:
         raise SourceTimeout(f"no answer within {deadline_s:g} s") from cause
     except OSError as cause:
@@ -30,14 +33,23 @@ async def pull_status(
     return body
 
 
-async def held_back(address: tuple[str, int], deadline_s: float) -> str:
+async def _exchange(hosts: tuple[str, ...], port: int, path: str, most_bytes: int) -> tuple[int, bytes]:
+    """Ask at each address of a name until one answers. Raises what the last one did."""
+    for host in hosts[:-1]:
+        with contextlib.suppress(OSError):  # the next address is tried
+            return await exchange((host, port), "GET", path, {}, b"", most_bytes)
+    return await exchange((hosts[-1], port), "GET", path, {}, b"", most_bytes)
+
+
+async def held_back(address: tuple[str, int], deadline_s: float, names: Names) -> str:
     """Why a port cannot be reached; empty when it can.
 
     A refused connection is let through: nothing listens there yet, but no firewall swallowed the question.
     """
     try:
         async with asyncio.timeout(deadline_s):
-            _, writer = await asyncio.open_connection(*address)
+            hosts = await names.of(address[0])
+            _, writer = await asyncio.open_connection(hosts[0], address[1])
     except ConnectionRefusedError:
         return ""
     except TimeoutError:
@@ -49,5 +61,7 @@ async def held_back(address: tuple[str, int], deadline_s: float) -> str:
 
 
 def _words(cause: OSError) -> str:
-    """The system's own words: asyncio's name the call."""
+    """The system's own words: asyncio's name the call, and a resolver's numbers are no errno."""
+    if isinstance(cause, socket.gaierror):
+        return (cause.strerror or str(cause)).lower()
     return (os.strerror(cause.errno) if cause.errno else str(cause)).lower()
