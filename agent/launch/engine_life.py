@@ -13,7 +13,7 @@ from agent.launch.death_rule import core_of, fault_of_death
 from agent.launch.engine_log import EngineLog
 from agent.launch.engine_monitor import EngineMonitor
 from agent.launch.engine_state import EngineEvent, EventKind
-from agent.launch.engine_watch import LifeHooks, live
+from agent.launch.engine_watch import LifeHooks, healthy_by, live
 from agent.launch.headless import HeadlessMonitor, live_headless
 from agent.launch.launch_profile import LaunchPlan
 from agent.launch.shared_memory import SharedMemory
@@ -154,12 +154,11 @@ class EngineLife:
         if self.run is None or self.plan is None:
             raise LaunchError("there is no engine to watch")
         hooks = LifeHooks(on_whole=self._whole, on_fault=self.fault, soak=self._soak)
+        now_s, run = self._book.clock.mono_s(), self.run
+        by = healthy_by(self._engine, run.started_mono_s, now_s, adopted=run.adopted)
         if self._engine.follows:
             self._book.monitor = HeadlessMonitor(self._pids)
-            started_s = self.run.started_mono_s
-            await self._until_end(
-                live_headless(self._book, self._engine, self.head_up, hooks, started_mono_s=started_s)
-            )
+            await self._until_end(live_headless(self._book, self.head_up, hooks, by))
             return
         client = EngineClient(self.plan.host, self.plan.port, api_key=self.plan.api_key)
         monitor = EngineMonitor(self._engine, client, self._book.clock, self.plan.model_name)
@@ -171,7 +170,7 @@ class EngineLife:
             monitor,
             hooks,
             canary_now,
-            started_mono_s=self.run.started_mono_s,
+            by=by,
             short_warm_up=self._is_warm(self.run),
         )
         try:

@@ -13,6 +13,9 @@ from agent.launch.status_book import StatusBook
 from agent.node_profile import Engine
 from agent.sources import CanaryReport, CanaryVerdict
 
+#: How long an engine that was taken over may take at least to answer /health.
+TAKEN_OVER_S = 60.0
+
 
 async def _no_soak(_monitor: EngineMonitor) -> None:
     """Nothing is to be soaked."""
@@ -28,6 +31,25 @@ class LifeHooks:
     on_whole: Callable[[], Awaitable[None]]
     on_fault: Callable[[str], None]
     soak: Callable[[EngineMonitor], Awaitable[None]] = _no_soak
+
+
+@dataclass(frozen=True, slots=True)
+class HealthyBy:
+    """Until when an engine must answer, and that moment in words."""
+
+    mono_s: float
+    words: str
+
+
+def healthy_by(engine: Engine, started_mono_s: float, now_mono_s: float, *, adopted: bool) -> HealthyBy:
+    """By the deadline of its start; one that was taken over, which may run for weeks, also some time later.
+
+    An engine of an earlier agent has been healthy long ago, or still loads: either way it is asked first.
+    """
+    by_mono_s = started_mono_s + engine.start_deadline_s
+    if adopted and by_mono_s < now_mono_s + TAKEN_OVER_S:
+        return HealthyBy(now_mono_s + TAKEN_OVER_S, f"{TAKEN_OVER_S:g} s after it was taken over")
+    return HealthyBy(by_mono_s, f"{engine.start_deadline_s:g} s after its start")
 
 
 async def poll_forever(book: StatusBook, monitor: EngineMonitor) -> None:
@@ -46,14 +68,14 @@ async def live(
     hooks: LifeHooks,
     canary_now: asyncio.Event,
     *,
-    started_mono_s: float,
+    by: HealthyBy,
     short_warm_up: bool,
 ) -> None:
     """From the start of the process to a fault; cancelled when the life ends in another way."""
     async with asyncio.TaskGroup() as group:
         polls = group.create_task(poll_forever(book, monitor))
         try:
-            await _wait_healthy(monitor, book, started_mono_s, engine.start_deadline_s)
+            await _wait_healthy(monitor, book, by)
             if not book.allows(EventKind.HEALTHY):
                 return  # a stop or a fault came in the same moment; this task is about to be cancelled
             book.apply(EngineEvent(EventKind.HEALTHY, "healthy, warming up"))
@@ -85,16 +107,14 @@ async def until_healthy(monitor: EngineMonitor) -> None:
         await monitor.polled.wait()
 
 
-async def _wait_healthy(
-    monitor: EngineMonitor, book: StatusBook, started_mono_s: float, deadline_s: float
-) -> None:
-    """Until /health answers 200; LaunchError after the start deadline."""
+async def _wait_healthy(monitor: EngineMonitor, book: StatusBook, by: HealthyBy) -> None:
+    """Until /health answers 200; LaunchError after the deadline."""
     try:
-        async with asyncio.timeout(max(0.0, started_mono_s + deadline_s - book.clock.mono_s())):
+        async with asyncio.timeout(max(0.0, by.mono_s - book.clock.mono_s())):
             await until_healthy(monitor)
     except TimeoutError as cause:
         fault = monitor.health_fault or "no answer"
-        raise LaunchError(f"not healthy {deadline_s:g} s after its start: {fault}") from cause
+        raise LaunchError(f"not healthy {by.words}: {fault}") from cause
 
 
 async def canaries(

@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import Callable
 
 from agent.launch.engine_state import EngineEvent, EventKind
-from agent.launch.engine_watch import LifeHooks
+from agent.launch.engine_watch import HealthyBy, LifeHooks
 from agent.launch.status_book import StatusBook
 from agent.model import EngineStatus
-from agent.node_profile import Engine
 from agent.sources import EngineObservation
 
 _PUBLISH_S = 1.0
@@ -31,11 +30,9 @@ class HeadlessMonitor:
         return EngineObservation(status=status, pids=self._pids())
 
 
-async def live_headless(
-    book: StatusBook, engine: Engine, head_up: asyncio.Event, hooks: LifeHooks, *, started_mono_s: float
-) -> None:
+async def live_headless(book: StatusBook, head_up: asyncio.Event, hooks: LifeHooks, by: HealthyBy) -> None:
     """From the start of the rank until it is cancelled: warm once the head is up."""
-    left_s = started_mono_s + engine.start_deadline_s - book.clock.mono_s()
+    left_s = by.mono_s - book.clock.mono_s()
     publishing = asyncio.create_task(_publish_forever(book))
     try:
         async with asyncio.timeout(max(0.0, left_s)):
@@ -49,7 +46,7 @@ async def live_headless(
         book.apply(EngineEvent(EventKind.WARMED, "its rank runs and the head answers"))
         await asyncio.Event().wait()  # until cancelled: deaths are told by the kernel
     except TimeoutError:
-        hooks.on_fault(f"the head did not come up within {engine.start_deadline_s:g} s of this rank's start")
+        hooks.on_fault(f"the head had not come up {by.words}")
     finally:
         publishing.cancel()
 

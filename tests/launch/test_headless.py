@@ -13,7 +13,7 @@ from server_kit import profile
 
 from agent.launch.embedded_ranks import HeadRank, _follow, head_rank
 from agent.launch.engine_state import EngineEvent, EventKind
-from agent.launch.engine_watch import LifeHooks
+from agent.launch.engine_watch import TAKEN_OVER_S, LifeHooks, healthy_by
 from agent.launch.headless import HeadlessMonitor, live_headless
 from agent.launch.status_book import StatusBook
 from agent.model import EnginePhase
@@ -42,10 +42,10 @@ def test_it_is_warm_when_the_head_answers_and_shows_its_processes() -> None:
         book, board = _book()
         book.monitor = HeadlessMonitor(lambda: (11, 12))
         head_up, faults = asyncio.Event(), []
-        engine = profile().engines["glm"]
+        engine, now_s = profile().engines["glm"], book.clock.mono_s()
         hooks = LifeHooks(on_whole=_nothing, soak=_nothing, on_fault=faults.append)
         living = asyncio.create_task(
-            live_headless(book, engine, head_up, hooks, started_mono_s=book.clock.mono_s())
+            live_headless(book, head_up, hooks, healthy_by(engine, now_s, now_s, adopted=False))
         )
         await _until(lambda: board.observe("glm").pids == (11, 12))
         assert book.phase is EnginePhase.STARTING
@@ -63,11 +63,20 @@ def test_a_head_that_never_answers_is_a_fault() -> None:
         faults: list[str] = []
         engine = profile(start_deadline_s=5.0).engines["glm"]
         hooks = LifeHooks(on_whole=_nothing, soak=_nothing, on_fault=faults.append)
-        long_ago = book.clock.mono_s() - 10
-        await live_headless(book, engine, asyncio.Event(), hooks, started_mono_s=long_ago)
+        now_s = book.clock.mono_s()
+        by = healthy_by(engine, now_s - 10, now_s, adopted=False)
+        await live_headless(book, asyncio.Event(), hooks, by)
         return faults
 
-    assert asyncio.run(life()) == ["the head did not come up within 5 s of this rank's start"]
+    assert asyncio.run(life()) == ["the head had not come up 5 s after its start"]
+
+
+def test_a_rank_that_is_taken_over_after_weeks_is_not_late() -> None:
+    engine = profile(start_deadline_s=1800.0).engines["glm"]
+    weeks_ago_s, now_s = 1000.0, 2_000_000.0
+    assert healthy_by(engine, weeks_ago_s, now_s, adopted=True).mono_s == now_s + TAKEN_OVER_S
+    assert healthy_by(engine, weeks_ago_s, now_s, adopted=False).mono_s == weeks_ago_s + 1800
+    assert healthy_by(engine, now_s - 60, now_s, adopted=True).mono_s == now_s + 1740, "it still loads"
 
 
 def test_embedded_ranks_wait_for_each_other_and_end_together() -> None:

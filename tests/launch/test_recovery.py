@@ -20,6 +20,7 @@ from agent.model import EnginePhase
 from agent.profile_loader import LoadedProfile, profile_from_dict
 from agent.sources.clock import LiveClock
 
+_SETTLED = (EnginePhase.WARM, EnginePhase.BACKOFF, EnginePhase.EXITED)
 AGENT = Path(launch_kit.__file__).with_name("launch_agent.py")
 
 
@@ -72,6 +73,23 @@ def test_a_living_engine_is_adopted(tmp_path: Path) -> None:
             await r.until("the news", lambda: EnginePhase.EXITED in r.phases)
             await r.until("a clean end", lambda: EnginePhase.BACKOFF in r.phases)
             assert not session(pid)
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        end(pid)
+
+
+def test_an_engine_that_has_run_for_longer_than_a_start_may_take_is_adopted_too(tmp_path: Path) -> None:
+    port = free_port()
+    pid = left_running(tmp_path, port)
+    # Its deadline is over as soon as it is found: as if it had been started long ago.
+    at_once = engine_profile(port, start_deadline_s=0.001)
+
+    async def scenario() -> None:
+        async with rig(tmp_path, at_once) as r:
+            await r.until("an end of the search", lambda: r.controller.status.phase in _SETTLED)
+            assert (r.controller.status.phase, r.controller.status.pid) == (EnginePhase.WARM, pid)
 
     try:
         asyncio.run(scenario())
