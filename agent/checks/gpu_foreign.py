@@ -22,6 +22,8 @@ from agent.sources import EngineObservation, Sources
 from agent.sources.gpu_reading import GpuReading, NvmlGroup
 
 MIB = 2**20
+#: Its own processes are being ended, and the agent itself waits until NVML shows none of them.
+_ENDING = frozenset({EnginePhase.STOPPING, EnginePhase.EXITED})
 _BASIS = Basis.standard("only its engine uses a GPU")
 _END = advice.person("Find out whose these processes are and end them; they hold memory the engine needs.")
 _FREE = advice.person(
@@ -83,7 +85,11 @@ def _judge(
         return Finding(slot.subject, Verdict.PASS, text, len(pids), basis=_BASIS)
     seen = _observed(sources, engine, pids)
     phase = seen.status.phase if seen else None
-    own = frozenset(seen.pids) if seen and phase in RUNNING else frozenset[int]()
+    if seen and pids and phase in _ENDING:
+        raise SourceUnavailable(f"engine {engine} is being ended: its GPUs are looked at when it is gone")
+    # Just started or just found again, the others of its processes are known only as children of the first.
+    first = () if seen is None or seen.status.pid is None else (seen.status.pid,)
+    own = frozenset((*first, *seen.pids)) if seen and phase in RUNNING else frozenset[int]()
     foreign = [pid for pid in pids if not belongs_to(sources, pid, own)]
     foreign = [pid for pid in foreign if not _is_allowed(sources, pid, limits)]
     if foreign:

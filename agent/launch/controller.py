@@ -61,7 +61,8 @@ class EngineController:
         self._profile = profile
         self._sources = sources
         self._state_dir = state_dir
-        self._book = StatusBook(name, sources.clock, board, on_status, on_mark)
+        external = profile.profile.mode is not Mode.MANAGE
+        self._book = StatusBook(name, sources.clock, board, on_status, on_mark, looked=external)
         self._log = EngineLog(log_dir / f"engine-{name}.log")
         self._on_crash = on_crash
         self._supervisor: Supervisor = supervisor or make_supervisor(
@@ -77,8 +78,7 @@ class EngineController:
         self._start_asked = False
         self._reset_asked = False
         self._failed_starts = 0
-        #: Whether the engine of an earlier agent, if there is one, has been found.
-        self.recovered = False
+        self.recovered = False  # the engine of an earlier agent, if there is one, has been found
         self._life: EngineLife | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -139,6 +139,7 @@ class EngineController:
             await self._watch_external()
             return
         await self._recover()
+        self._book.publish()
         self.recovered = True
         while True:
             if self._life is not None and self._book.phase is not EnginePhase.UNKILLABLE:
@@ -184,6 +185,7 @@ class EngineController:
         """Take over the engine of an earlier agent, or end what is left of it: never two engines."""
         self._log.hide(await asyncio.to_thread(engine_secrets, self._engine))
         left, run, plan = await find_earlier(self._supervisor, self._book, self._build_plan)
+        self._book.looked = True
         if left is None:
             return
         self._life = life = self._new_life()

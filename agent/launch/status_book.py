@@ -36,8 +36,10 @@ class StatusBook:
         board: EngineBoard,
         on_status: Callable[[EngineStatus], None],
         on_mark: OnMark | None = None,
+        *,
+        looked: bool = True,
     ) -> None:
-        """Begin with an absent engine, already on the board."""
+        """Begin with an absent engine, already on the board unless it is still to be looked for."""
         self.name = name
         self.clock = clock
         self.record = EngineRecord(since_mono_s=clock.mono_s())
@@ -45,6 +47,9 @@ class StatusBook:
         #: What was seen of the engine that runs now.
         self.warmup: WarmupCurve | None = None
         self.soak: SoakResult | None = None
+        #: Whether it is known what an earlier agent left. Before that the board says nothing: whoever takes a
+        #: running engine for an absent one calls its processes foreign.
+        self.looked = looked
         self._board = board
         self._on_status = on_status
         self._on_mark = on_mark
@@ -95,6 +100,8 @@ class StatusBook:
 
     def publish(self) -> None:
         """Put what is known now on the board."""
+        if not self.looked:
+            return
         status = self.status
         observation = self.monitor.observation(status) if self.monitor else EngineObservation(status=status)
         self._board.publish(self.name, observation)

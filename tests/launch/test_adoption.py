@@ -6,9 +6,10 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
 from launch_kit import engine_profile, rig
 
-from agent.errors import LaunchError
+from agent.errors import LaunchError, SourceUnavailable
 from agent.launch.engine_run import EngineRun, OnDeath
 from agent.launch.launch_profile import LaunchPlan
 from agent.launch.process_tree import ProcessTree
@@ -70,5 +71,24 @@ def test_a_start_that_was_asked_for_before_the_engine_was_found_does_not_outlast
             assert supervisor.starts == 0
             r.controller.start_engine()
             await r.until("a start", lambda: supervisor.starts == 1)
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_said_of_an_engine_before_it_has_been_looked_for(tmp_path: Path) -> None:
+    """A check that took it for absent would call its processes foreign and close its gate for ten seconds."""
+
+    async def scenario() -> None:
+        supervisor = Kept()
+        profile = engine_profile(1, start_deadline_s=30)
+        async with rig(tmp_path, profile, supervisor=supervisor, leave_running=True) as r:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            with pytest.raises(SourceUnavailable, match="not been observed"):
+                assert r.observation
+            supervisor.may_look.set()
+            await r.until_phase(EnginePhase.STARTING)
+            seen = r.observation.status
+            assert (seen.phase, seen.pid) == (EnginePhase.STARTING, os.getpid())
 
     asyncio.run(scenario())
