@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 #: The engine's own drain, and how long a step of its worker may take before it gives itself up.
 DRAIN_S, STEP_S = 20, 15
-#: A start that hangs is given up after this time in these tests. A good one takes longer.
-SHORT_START_S = 25.0
+#: A start that hangs is given up after this time. Its core is there after 20 s on free processors.
+SHORT_START_S = 90.0
 #: SIGTERM to a starting vLLM is not waited for long: it neither exits nor serves.
 STOP_WHILE_STARTING_S = 10.0
 
@@ -118,9 +118,7 @@ def test_a_start_that_somebody_else_terminates_is_given_up(make_rig: MakeRig) ->
 def test_a_rank_whose_peer_never_comes_is_given_up(make_rig: MakeRig) -> None:
     """It waits in silence, and does not heed SIGTERM."""
     more = "--tensor-parallel-size 2 --nnodes 2 --node-rank 0 --master-addr 127.0.0.1"
-    rig = make_rig(
-        args=more.split(), start_deadline_s=SHORT_START_S + 30, backoff={"first_s": 300, "jitter": 0.0}
-    )
+    rig = make_rig(args=more.split(), start_deadline_s=SHORT_START_S, backoff={"first_s": 300, "jitter": 0.0})
     gate = rig.wait_state(NAME, "failed", SHORT_START_S + 120)
     assert "not healthy" in gate["reason"], gate["reason"]
     assert rig.get("/readyz")[0] == 503
