@@ -61,10 +61,11 @@ class Names:
             error: OSError | None = None
             try:
                 found = self._resolve(host)
+                error = None if found else OSError("its name has no address")
             except OSError as cause:
                 error = cause
             except UnicodeError:  # a label that is no name; the profile's own rule has let it through
-                error = OSError(0, "is no host name")
+                error = OSError("it is no host name")
             # RuntimeError: the loop has been closed meanwhile, nobody waits for the name any more.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(deliver, found, error)
