@@ -183,7 +183,7 @@ def _type(tree: Table) -> tuple[NodeProfile | None, list[ConfigError]]:
 
 
 def _contradictions(profile: NodeProfile, tree: Table, bad: set[TreePath]) -> list[ConfigError]:
-    """Contradictions with both places; those with a value that is itself, or in part, at fault are left out."""
+    """Contradictions with both places; those with a value that is at fault, even in part, are left out."""
     faults = []
     for problem in cross_problems(profile):
         paths = [problem.path, *([problem.other] if problem.other else [])]

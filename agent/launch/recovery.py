@@ -11,6 +11,7 @@ from agent.launch.launch_profile import LaunchPlan
 from agent.launch.status_book import StatusBook
 
 #: How long a restarted agent tries to make the plan of an engine that it found running, before it ends it.
+#: A source that is silent (NVML) is waited for without end: that is no fault of an engine that runs.
 RECOVER_PATIENCE_S = 30.0
 _RETRY_S = 1.0
 
@@ -41,6 +42,7 @@ async def _plan_of_earlier(book: StatusBook, build: BuildPlan) -> LaunchPlan | N
             return await build()
         except (LaunchError, SourceError) as cause:
             book.note(f"an earlier engine runs, but there is no launch plan yet: {cause}")
-        if book.clock.mono_s() >= until:
+            silent = isinstance(cause, SourceError) or isinstance(cause.__cause__, SourceError)
+        if book.clock.mono_s() >= until and not silent:
             return None
         await asyncio.sleep(_RETRY_S)

@@ -179,11 +179,12 @@ def gpu_profile(port: int) -> LoadedProfile:
     return profile_from_dict(data)
 
 
-@pytest.mark.parametrize("comes", [True, False])
-def test_an_engine_is_not_ended_because_nvml_is_late(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: bool
+def test_an_engine_is_not_ended_because_nvml_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery_module, "RECOVER_PATIENCE_S", 30.0 if comes else 0.5)
+    """However long: an engine that runs is not at fault."""
+    monkeypatch.setattr(recovery_module, "RECOVER_PATIENCE_S", 0.0)
+    monkeypatch.setattr(recovery_module, "_RETRY_S", 0.05)
     port = free_port()
     uuid = "GPU-11111111-2222-3333-4444-555555555555"
     gpus = [{"identity": {"index": 0, "uuid": uuid}}]
@@ -194,15 +195,13 @@ def test_an_engine_is_not_ended_because_nvml_is_late(
             pid = await r.start()
         node = {"nvml": {"system": {}, "gpus": {"error": "TIMEOUT"}}}
         async with rig(tmp_path, gpu_profile(port), node=node) as r:
-            await r.until("a reason", lambda: "no launch plan yet" in r.controller.status.reason or not comes)
-            if comes:
-                r.node.set("nvml.gpus", gpus)
-                await r.until_phase(EnginePhase.WARM)
-                assert r.controller.status.pid == pid
-            else:
-                await r.until("an end", lambda: EnginePhase.STOPPING in r.phases)
-                await r.until_phase(EnginePhase.ABSENT)
-                assert not session(pid)
+            await r.until("a reason", lambda: "no launch plan yet" in r.controller.status.reason)
+            await asyncio.sleep(0.3)  # several tries, all beyond the patience
+            assert r.controller.status.phase is EnginePhase.ABSENT
+            assert len(session(pid)) == 2
+            r.node.set("nvml.gpus", gpus)
+            await r.until_phase(EnginePhase.WARM)
+            assert r.controller.status.pid == pid
 
     asyncio.run(scenario())
 
