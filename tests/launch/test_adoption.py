@@ -10,6 +10,7 @@ import pytest
 from launch_kit import engine_profile, rig
 
 from agent.errors import LaunchError, SourceUnavailable
+from agent.launch import engine_watch
 from agent.launch.engine_run import EngineRun, OnDeath
 from agent.launch.launch_profile import LaunchPlan
 from agent.launch.process_tree import ProcessTree
@@ -54,8 +55,11 @@ class Kept:
         """Nobody watches."""
 
 
-def test_a_start_that_was_asked_for_before_the_engine_was_found_does_not_outlast_it(tmp_path: Path) -> None:
+def test_a_start_that_was_asked_for_before_the_engine_was_found_does_not_outlast_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A restarted gate asks before it knows. After a crash it has to ask anew, when admission passes."""
+    monkeypatch.setattr(engine_watch, "TAKEN_OVER_S", 0.05)
 
     async def scenario() -> None:
         supervisor = Kept()
