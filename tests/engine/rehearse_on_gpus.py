@@ -223,12 +223,15 @@ def rehearse(folder: Path, log: Any, profile: Path, told: dict[str, Any]) -> Non
         told["processes"] = sorted(stat.comm for stat in engine_processes())
         body = {"model": "tiny", "prompt": "count one two three", "max_tokens": 8}
         told["completion"] = get(ENGINE, "/v1/completions", body)
-        told["status_when_open"] = json.loads(get(API, "/status")[1])
+        told["gates_when_open"] = json.loads(get(API, "/status")[1])["gates"]
         told["hang"] = [hang("VLLM::EngineCor"), hang("VLLM::Worker_TP")]
         daemon, told["adopted"] = adopt(daemon, lambda: start_daemon(folder, log, profile))
         told["kill"] = [kill("VLLM::Worker_TP"), kill(None)]
-        told["capture"] = nodegate("capture", str(folder / "capture"), "--profile", str(profile))
-        told["status"] = json.loads(get(API, "/status")[1])
+        told["capture"] = nodegate("capture", str(folder / "capture"), "--redact", "--profile", str(profile))
+        told["gates"] = json.loads(get(API, "/status")[1])["gates"]
+        told["history"] = json.loads(
+            nodegate("history", "--json", "--run-dir", str(folder / "run"))["stdout"]
+        )
     finally:
         daemon.send_signal(signal.SIGTERM)
         began_s = time.monotonic()
