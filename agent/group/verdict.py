@@ -117,6 +117,7 @@ def _not_serving(seen: GroupObservation) -> GroupWord | None:
 
     (An agent that is restarted there adopts its rank within seconds.)
     """
+    borne: GroupWord | None = None
     for peer in seen.peers:
         status = peer.status
         says = status is not None and status.generation == seen.record.generation and status.serves
@@ -129,8 +130,9 @@ def _not_serving(seen: GroupObservation) -> GroupWord | None:
         if since_s > seen.rules.timeout_s:
             text = f"{peer.who} has not served for {seen.rules.timeout_s:g} s ({what})"
             return GroupWord(Verdict.FAIL, text, "Look at that member: nodegate status there says more.")
-        return GroupWord(Verdict.WARN, f"{peer.who} does not serve just now ({what})")
-    return None
+        # Another one may have been away for too long.
+        borne = borne or GroupWord(Verdict.WARN, f"{peer.who} does not serve just now ({what})")
+    return borne
 
 
 def _notes(seen: GroupObservation, skew_s: float) -> GroupWord:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import group_kit as kit
 import pytest
+from fake_groups import observation
 from group_kit import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.group.state import GroupRecord, Mine, Peer, decide, troubles
 from agent.group.status import Stage
+from agent.group.verdict import word_on
 from agent.model import EnginePhase, GateState, Verdict
 
 
@@ -184,6 +186,17 @@ def test_the_words_of_others_do_not_come_back_to_them() -> None:
     )
     found = troubles(_go(), Mine(EnginePhase.WARM), (told,), kit.rules(0), 1002.0)
     assert (found.closes, found.own, found.ends) == ("n1 (rank 1): heat", "", "")
+
+
+def test_a_member_that_is_borne_hides_none_that_has_been_away_for_too_long() -> None:
+    away = {"gate": "preflight"}
+    first = {"node": "n1", "rank": 1, "served_s": 2.0, "status": away}
+    others = [{"node": "n2", "rank": 2, "served_s": 3.0, "status": away}, {"node": "n3", "rank": 3}]
+    word = word_on(observation({"peers": [first, *others]}, 2000.0), 5.0)
+    assert (word.verdict, "n1 (rank 1)" in word.summary) == (Verdict.WARN, True)
+    others[0]["served_s"] = 16.0
+    word = word_on(observation({"peers": [first, *others]}, 2000.0), 5.0)
+    assert (word.verdict, "n2 (rank 2) has not served" in word.summary) == (Verdict.FAIL, True)
 
 
 events = st.lists(
