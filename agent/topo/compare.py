@@ -162,5 +162,6 @@ def _cpu(mine: Cpu, its: Cpu) -> Iterator[str]:
         yield f"its CPUs are {own}, in the file {mask_text(its.affinity)}"
     known = dict(mine.kind)
     for key, value in its.kind:
-        if key in known and known[key] != value:
-            yield f"{key} {known[key]}, in the file {value}"
+        # Of some processors a file says more than the kernel does; where it tells nothing, nothing agrees.
+        if known.get(key, value if known else None) != value:
+            yield f"{key} {known.get(key, 'not told')}, in the file {value}"

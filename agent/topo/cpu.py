@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from agent.errors import DeviceAbsent, ParseError, SourceError
+from agent.errors import DeviceAbsent, ParseError
 from agent.sources import Sources
 from agent.topo.model import Pairs
 
@@ -19,11 +17,13 @@ _EXTENDED_FROM = 0xF
 def cpu_kind(sources: Sources) -> Pairs:
     """arch, vendor, familyid and modelid as NCCL finds them; empty where the kernel does not tell.
 
-    NCCL then asks the processor itself, so that nothing is lost by leaving them out.
+    NCCL then asks the processor itself, so that nothing is lost by leaving them out. Raises SourceError
+    for a file that is there and cannot be read.
     """
-    with suppress(SourceError):
+    try:
         return _kind(sources.tree.text(CPUINFO))
-    return ()
+    except DeviceAbsent:
+        return ()
 
 
 def _kind(text: str) -> Pairs:

@@ -10,7 +10,7 @@ from fake_h200 import h200_node, h200_profile
 
 import agent.checks
 from agent.checks.registry import Check, Limits, load_all
-from agent.model import ActionKind, Phase, ServingClass, Verdict
+from agent.model import ActionKind, Finding, Phase, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 
 CHECKS = load_all()
@@ -210,15 +210,21 @@ def test_every_summary_is_one_short_line_and_every_failure_says_what_to_do() -> 
     for case in all_cases():
         findings, check = run_case(case)
         for finding in findings.values():
-            told = f"{case}: {finding}"
-            assert finding.summary and "\n" not in finding.summary and len(finding.summary) <= 240, told
-            if finding.verdict is Verdict.FAIL:
-                assert finding.action.hint.endswith(".") or check.action.hint.endswith("."), told
-            assert not re.search(r"\bplays?\b|accept the new", finding.action.hint), told
-            if finding.action.kind is ActionKind.APPLY_PLAY:
-                assert finding.action.play in PLAY_TAGS, told
-            else:
-                assert finding.action.play is None, told
+            assert _is_one_short_line(finding.summary), f"{case}: {finding}"
+            assert _says_what_to_do(finding, check), f"{case}: {finding}"
+
+
+def _is_one_short_line(summary: str) -> bool:
+    return bool(summary) and "\n" not in summary and len(summary) <= 240
+
+
+def _says_what_to_do(finding: Finding, check: Check) -> bool:
+    action = finding.action
+    if finding.verdict is Verdict.FAIL and not (action.hint or check.action.hint).endswith("."):
+        return False
+    if re.search(r"\bplays?\b|accept the new", action.hint):
+        return False
+    return action.play in PLAY_TAGS if action.kind is ActionKind.APPLY_PLAY else action.play is None
 
 
 def test_checks_read_only_through_sources() -> None:

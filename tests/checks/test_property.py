@@ -74,14 +74,20 @@ MAY_BE_MISSING: tuple[tuple[str, str, str, str], ...] = (
     ("nic.kmsg", r"/device$", "dropped", "the profile has the card's address"),
     ("nic.pcie", r"^links:sys/bus/pci", "dropped", "without the slot's path the card's own maximum counts"),
     ("nvswitch.present", r"/(vendor|class)$", "dropped", "of another device: the switches are all there"),
+    (
+        "topology.file",
+        r"/max_link_(speed|width)$",
+        "dropped",
+        "the other end of the link tells; NCCL takes it so",
+    ),
     ("pci.aspm", r"/l1_aspm$", "dropped", "a device that cannot save power has no such file"),
     ("roce.pfc_config", r"(traffic_class|default_roce_tos)$", "dropped", "nothing is forced"),
 )
 #: These look at running engines, of which a node folder has none.
 OF_ENGINES = ("engine.", "gpu.memory_growth")
 HEALTHY = (Verdict.PASS, Verdict.SKIP)
-#: Parts that a real source refuses as a whole and never leaves out.
-WHOLE = ("nvml.gpus", "nvml.system")
+#: Parts that a real source refuses as a whole and never leaves out; a group has a place for every member.
+WHOLE = re.compile(r"nvml\.(gpus|system)|groups\.\w+\.peers\..+")
 
 
 def _ids(check: Check) -> str:
@@ -102,6 +108,8 @@ def concerned(variant: Variant, path: str) -> set[str]:
     if kind == "bmc":
         service = rest.partition(".")[0]
         return {"node"} if service == "node" else {service, f"cdu:{service}"}
+    if kind in ("groups", "launches"):
+        return {f"engine:{rest.partition('.')[0]}"}
     return variant.subjects_of(path, SLOT)
 
 
@@ -111,10 +119,12 @@ def problems(check: Check, variant: Variant, path: str, how: str, data: dict[str
         return []
     before, _ = healthy(check, variant)
     after = twice(check, variant.node(), data, variant.profile)
-    wanted = {s for s in concerned(variant, path) if s in before} or set(before)
+    # A subject that is skipped or not judged needs nothing.
+    judged = {s for s in before if before[s].verdict is Verdict.PASS}
+    wanted = concerned(variant, path) & before.keys() or judged
     passed = sorted(s for s in wanted if s in after and after[s].verdict is Verdict.PASS)
     # A value of the whole node may be needed by some of its subjects only.
-    if passed and (wanted != set(before) or len(passed) == len(wanted)):
+    if passed and (wanted != judged or len(passed) == len(wanted)):
         return [f"{check.id}: {path} {how}, yet {passed[0]} passes: {after[passed[0]].summary}"]
     return []
 
@@ -127,7 +137,7 @@ def test_nothing_passes_when_what_it_needs_is_missing(check: Check) -> None:
     for path in sorted(reads):
         if variant.of_other_slot(path) or value_at(variant.data, path) is None:
             continue  # the same code, or what was looked for is rightly not there
-        if path not in WHOLE:
+        if not WHOLE.fullmatch(path):
             found += problems(check, variant, path, "dropped", spoiled(variant.data, path, None, drop=True))
         found += problems(check, variant, path, "refused", spoiled(variant.data, path, {"error": "TIMEOUT"}))
     assert not found, "\n".join(found)
@@ -159,7 +169,10 @@ def test_nothing_passes_when_no_source_answers(check: Check) -> None:
         "host": {kind: _all_refused(kind, known) for kind, known in variant.data["host"].items()},
         "bmc": dict.fromkeys(variant.data["bmc"], refused),
         "faults": refused,
-        "engines": dict.fromkeys(variant.data.get("engines", ()), refused),
+        **{
+            kind: dict.fromkeys(variant.data.get(kind, ()), refused)
+            for kind in ("engines", "groups", "launches")
+        },
     }
     passed = [
         f for f in run_check(check, variant.node(data), variant.profile).values() if f.verdict is Verdict.PASS

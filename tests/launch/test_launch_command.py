@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_words import complaint, nodegate
+from cli_words import complaint, in_process, nodegate
 
 import agent
 
@@ -67,16 +67,16 @@ def test_json_has_argv_and_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_no_secret_is_shown(tmp_path: Path, form: str) -> None:
-    answer = nodegate("launch", "command", "cpu", "--profile", profile(tmp_path), "--format", form)
+def test_no_secret_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str) -> None:
+    answer = in_process(capsys, "launch", "command", "cpu", "--profile", profile(tmp_path), "--format", form)
     assert "HF_TOKEN" in answer.stdout
     for secret in ("squirrel", "opensesame"):
         assert secret not in answer.stdout + answer.stderr
 
 
-def test_refusals_are_one_line(tmp_path: Path) -> None:
+def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "no engine nope; it has: main" in complaint(
-        nodegate("launch", "command", "nope", "--node", DEMO_NODE)
+        in_process(capsys, "launch", "command", "nope", "--node", DEMO_NODE)
     )
-    exposed = nodegate("launch", "command", "cpu", "--profile", profile(tmp_path, 0o644))
+    exposed = in_process(capsys, "launch", "command", "cpu", "--profile", profile(tmp_path, 0o644))
     assert "mode is 0644; run chmod 0600" in complaint(exposed)

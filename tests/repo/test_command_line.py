@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from cli_words import NODEGATE, complaint, nodegate
+from cli_words import NODEGATE, complaint, in_process, nodegate
 from repo_files import ROOT
 
 from agent import __version__, cli
@@ -92,19 +92,19 @@ def test_no_command_shows_help() -> None:
         ("maintenance",),
     ],
 )
-def test_bad_usage_is_exit_3(words: tuple[str, ...]) -> None:
-    answer = nodegate(*words)
+def test_bad_usage_is_exit_3(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    answer = in_process(capsys, *words)
     assert answer.returncode == 3, answer.stderr
     assert "Traceback" not in answer.stderr
     assert answer.stderr
 
 
-def test_every_command_is_registered_by_its_module() -> None:
+def test_every_command_is_registered_by_its_module(capsys: pytest.CaptureFixture[str]) -> None:
     group = typer.main.get_command(cli.build_app())
     assert set(group.commands) == set(cli.COMMANDS)
     for name in cli.COMMANDS:
         assert name in typer.main.get_command(cli.build_app(name)).commands
-        answer = nodegate(name, "--help")
+        answer = in_process(capsys, name, "--help")
         assert answer.returncode == 0, answer.stderr
         assert f"Usage: nodegate {name}" in answer.stdout
 

@@ -16,6 +16,7 @@ A case changes the healthy H200 node and its profile, lets time pass if it has `
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from agent.model import Finding, Verdict
 from agent.node_profile import NodeProfile
 
 CASES = Path(__file__).parents[1] / "cases"
+#: The one in C where there is one: it is ten times as fast.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 KINDS = ("pass", "fail", "unknown")
 
 
@@ -43,17 +46,18 @@ class Case:
         return f"{self.check}-{self.kind}-{self.name}"
 
 
-def all_cases() -> list[Case]:
-    """Every case file, in order of path."""
-    return [
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """Every case file, in order of path; read once, for nobody changes a case."""
+    return tuple(
         Case(
             path.parent.parent.name,
             path.parent.name,
             path.stem,
-            yaml.safe_load(path.read_text(encoding="utf-8")),
+            yaml.load(path.read_bytes(), LOADER),
         )
         for path in sorted(CASES.glob("*/*/*.yaml"))
-    ]
+    )
 
 
 def run_check(check: Check, node: FakeNode, profile: NodeProfile) -> dict[str, Finding]:

@@ -1,4 +1,4 @@
-"""Runs `nodegate` command lines in a process of their own, as a person or a script would."""
+"""Runs `nodegate` command lines: in a process of their own, as a person or a script would, or in this one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from agent import cli
 
 NODEGATE = Path(sys.executable).with_name("nodegate")
 
@@ -20,6 +24,14 @@ def nodegate(*words: str, timeout_s: float = 60.0, **environment: str) -> subpro
         timeout=timeout_s,
         env={**os.environ, **environment},
     )
+
+
+def in_process(capsys: pytest.CaptureFixture[str], *words: str) -> subprocess.CompletedProcess[str]:
+    """Run one command line here: without the start of a process, for tests of what a command says."""
+    capsys.readouterr()
+    code = cli.run_command_line(list(words))
+    said = capsys.readouterr()
+    return subprocess.CompletedProcess(words, code, said.out, said.err)
 
 
 def complaint(answer: subprocess.CompletedProcess[str]) -> str:

@@ -3,7 +3,8 @@
     {"rank": 0, "stage": "go", "phase": "warm", "waits_for": [], "serving": true, "retry_in_s": 0,
      "peers": [{"node": "n1", "rank": 1, "age_s": 0.5, "data_age_s": 0.5, "error": "", "skew_s": 0.0,
                 "status": {"gate": "member", "stage": "go", ...}}]}
-Ages are seconds; what is left out is as in a group that serves well.
+Ages are seconds; what is left out is as in a group that serves well. `{"error": "TIMEOUT"}` in the place of a
+peer is one that was never heard of, in the place of its status one that has not said how it is.
 """
 
 from __future__ import annotations
@@ -35,19 +36,28 @@ def observation(given: dict[str, Any], now_s: float) -> GroupObservation:
         node=f"n{rank}", engine="glm", rank=rank, stage=stage.value, generation=going, waits_for=waits,
         phase=phase.value, **{**VERSIONS, **given.get("versions", {})},
     )  # fmt: skip
-    peers = tuple(_peer(peer, now_s) for peer in given.get("peers", [{"node": "n1", "rank": 1}]))
+    peers = tuple(
+        _peer(peer, at + (at >= rank), now_s)
+        for at, peer in enumerate(given.get("peers", [{"node": "n1", "rank": 1}]))
+    )
     rules = Rules(rank, 15.0, 5.0, 900.0, Backoff())
     mine = Mine(phase, waits, given.get("fault", ""), given.get("hold", ""))
     return GroupObservation(now_s, rules, record, mine, status, peers, given.get("serving", True))
 
 
-def _peer(given: dict[str, Any], now_s: float) -> Peer:
+def _refused(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {"error"}
+
+
+def _peer(given: dict[str, Any], rank: int, now_s: float) -> Peer:
+    if _refused(given):
+        return Peer(f"n{rank}", rank, error=given["error"], data_error=given["error"])
     heard_s = now_s - given.get("age_s", 0.5)
     served_s = now_s - given.get("served_s", given.get("age_s", 0.5))
     says = {"stage": "go", "generation": GENERATION, "phase": "warm", "gate": "member", **VERSIONS}
     told = given.get("status", {})
     status = None
-    if told is not None:
+    if told is not None and not _refused(told):
         said = {"node": given["node"], "engine": "glm", "rank": given["rank"], **says, **told}
         if said["stage"] == "waiting":
             said["generation"] = ""

@@ -278,8 +278,10 @@ class FakeHistory:
 @dataclass
 class FakeLaunches:
     node: dict[str, Any]
+    reads: set[str]
 
     def _report(self, engine: str, part: str) -> LaunchReport:
+        self.reads.add(f"launches.{engine}.{part}")
         if engine not in self.node["launches"]:
             raise SourceUnavailable(f"the launch of {engine} is not made on this machine")
         parts = _given(self.node["launches"][engine], f"the launch of {engine}")
@@ -305,11 +307,17 @@ class FakeLaunches:
 class FakeGroups:
     node: dict[str, Any]
     clock: FakeClock
+    reads: set[str]
 
     def observe(self, engine: str) -> GroupObservation:
+        self.reads.add(f"groups.{engine}")
         if engine not in self.node["groups"]:
             raise SourceUnavailable(f"the group of {engine} has not been looked at yet")
-        return observation(_given(self.node["groups"][engine], f"group of {engine}"), self.clock.now_s)
+        given = _given(self.node["groups"][engine], f"group of {engine}")
+        for at, peer in enumerate(given.get("peers", ())):
+            self.reads.add(f"groups.{engine}.peers.{at}")
+            self.reads.update({f"groups.{engine}.peers.{at}.status"} if "status" in peer else ())
+        return observation(given, self.clock.now_s)
 
 
 @dataclass
@@ -395,8 +403,8 @@ class FakeNode:
             host=FakeHost(self.data, self.reads),
             bmc=FakeBmc(self.data, self.reads),
             history=FakeHistory(self.data),
-            launches=FakeLaunches(self.data),
-            groups=FakeGroups(self.data, self.clock),
+            launches=FakeLaunches(self.data, self.reads),
+            groups=FakeGroups(self.data, self.clock, self.reads),
             simulated=True,
         )
 

@@ -8,18 +8,23 @@ from functools import cache
 from typing import Any
 
 from check_cases import run_check
+from fake_groups import GENERATION
 from fake_h200 import h200_data, h200_profile
 from fake_sources import FakeClock, FakeNode
 from nodes import node_dir, profile_path
+from topo_nodes import machine, recorded
 
 from agent.checks.registry import Check
 from agent.model import Finding, Verdict
 from agent.node_profile import NodeProfile
 from agent.profile_loader import load_profile
 from agent.sources.node_folder import load_node_folder
+from agent.topo.write_file import render
 
 #: The slot whose values are spoiled one by one; those of other slots are read by the same code.
 SLOT = 3
+#: What NCCL looks at in /proc/cpuinfo.
+CPUINFO = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143"
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +99,31 @@ def variants() -> tuple[Variant, ...]:
     imex = Variant("fake-imex", {**h200.data, "host": host}, h200_profile({"nvlink": {"imex": True}}))
     models = {name: {"launch": {"model": f"/models/{name}"}} for name in h200.profile.engines}
     weights = Variant("fake-weights", h200.data, h200_profile({"engines": models}))
-    return (h200, imex, weights, *(_of_folder(name) for name in ("b300-roce", "h200-ib")))
+    folders = (_of_folder(name) for name in ("b300-roce", "h200-ib"))
+    return (h200, imex, weights, _recorded(h200), _grouped(h200), *folders)
+
+
+def _recorded(h200: Variant) -> Variant:
+    """The topology is recorded in the profile, and NCCL is given a file that was written from the machine."""
+    profile = recorded(h200.node(), h200.profile, nccl_file="/etc/nodegate/topo.xml")
+    data = {**h200.data, "files": {**h200.data["files"], "proc/cpuinfo": CPUINFO}}
+    text = render(machine(FakeNode(data, shared=True), h200.profile))
+    files = {**data["files"], "etc/nodegate/topo.xml": text}
+    return Variant("fake-recorded", {**data, "files": files}, profile)
+
+
+def _grouped(h200: Variant) -> Variant:
+    """The head of a model that spans three nodes, while all members serve."""
+    members = [{"node": f"n{rank}", "address": f"10.0.0.{rank + 1}"} for rank in range(3)]
+    group = {"rank": 0, "key_file": "/etc/nodegate/group.key", "members": members}
+    profile = h200_profile({"node": "n0", "engines": {"glm": {"group": group}}})
+    says = {"gate": "member", "stage": "go", "phase": "warm", "generation": GENERATION, "trouble": ""}
+    peers = [
+        {"node": f"n{rank}", "rank": rank, "age_s": 0.5, "data_age_s": 0.5, "skew_s": 0.0, "status": says}
+        for rank in (1, 2)
+    ]
+    groups = {"glm": {"rank": 0, "stage": "go", "phase": "warm", "serving": True, "peers": peers}}
+    return Variant("fake-group", {**h200.data, "groups": groups}, profile)
 
 
 def variant_for(check: Check) -> Variant:

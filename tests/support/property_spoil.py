@@ -8,6 +8,7 @@ from typing import Any
 
 from property_nodes import spoiled, value_at
 
+from agent.group.status import Stage
 from agent.model import EnginePhase
 from agent.sources import CanaryVerdict
 
@@ -22,6 +23,8 @@ EXTREMES: dict[type, tuple[Any, ...]] = {
 WORDS: dict[str, tuple[Any, ...]] = {
     "phase": tuple(phase.value for phase in EnginePhase),
     "verdict": tuple(verdict.value for verdict in CanaryVerdict),
+    "stage": tuple(stage.value for stage in Stage),
+    "summary": ("garbage", "x" * 4000),
 }
 #: What an untyped source (NVML values, JSON of a BMC) can hold.
 ANYTHING: tuple[Any, ...] = (

@@ -50,6 +50,7 @@ GPU0 = 'busid="0000:1b:00.0"'
             ],
         ),
         ([('affinity="000000ff', 'affinity="000000fe')], ["NUMA node 0: its CPUs are 000000ff,ffffffff,"]),
+        ([('numaid="0"', 'numaid="0" arch="x86_64"')], ["NUMA node 0: arch not told, in the file x86_64"]),
         (
             [(f'{GPU0} class="0x030200"', f'{GPU0} class="0x0604"')],
             ["gpu0: class 0x030200, in the file 0x0604"],
@@ -57,7 +58,7 @@ GPU0 = 'busid="0000:1b:00.0"'
         ([('count="18"', 'count="17"')], [f"gpu{slot}: 18 NVLinks are up, in the file" for slot in range(8)]),
         ([('device="0xc030"', 'device="0xc040"')], ["0000:16:00.0: device 0xc030, in the file 0xc040"]),
     ],
-    ids=["gpu gone", "nic gone", "nics swapped", "cpus", "class", "nvlinks", "device"],
+    ids=["gpu gone", "nic gone", "nics swapped", "cpus", "processor", "class", "nvlinks", "device"],
 )  # fmt: skip
 def test_what_is_said(changes: list[tuple[str, str]], told: list[str]) -> None:
     found = _found(*changes)

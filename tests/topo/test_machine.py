@@ -83,6 +83,7 @@ def test_nccl_took_our_file_as_it_was() -> None:
 def test_nccl_believes_a_wrong_count_of_nvlinks() -> None:
     """It then ran at a tenth of the bandwidth (see the capture's README); the file is refused here."""
     node, profile = topo_node("h200-x2-live"), topo_profile("h200-x2-live")
+    node.set(f"files:{CPUINFO}", _captured("cpuinfo.txt"))
     found = compare(machine(node, profile), parse(_captured("dump-one-nvlink.xml"), "dump"))
     assert [str(each) for each in found] == [
         "gpu0: 18 NVLinks are up, in the file 1",
