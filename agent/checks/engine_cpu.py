@@ -83,7 +83,7 @@ def engine_cpu(sources: Sources, profile: NodeProfile, limits: CpuLimits) -> Ite
         summary = f"{text} while the GPUs are at {gpus:.0f} % with {seen.requests_running:g} requests running"
         return Finding(subject, Verdict.WARN, summary, observed, want, "%", _CPU, basis=basis)
 
-    yield from judge_running(sources, profile, judge)
+    yield from judge_running(sources, profile, judge, by_process=True)
 
 
 def _busiest(sources: Sources, pids: list[int], limits: CpuLimits) -> _Thread:

@@ -62,7 +62,7 @@ def engine_memory(sources: Sources, profile: NodeProfile, limits: MemoryLimits) 
         pids = pids_of(sources, profile, engine, seen)
         return _judge(subject, name, pids, sources, limits)
 
-    yield from judge_running(sources, profile, judge)
+    yield from judge_running(sources, profile, judge, by_process=True)
 
 
 def _judge(subject: str, name: str, pids: list[int], sources: Sources, limits: MemoryLimits) -> Finding:

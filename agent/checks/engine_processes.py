@@ -30,10 +30,12 @@ def judge_running(
     judge: Callable[[str, str, Engine, EngineObservation], Finding],
     *,
     by_http: bool = False,
+    by_process: bool = False,
 ) -> Iterator[Finding]:
     """Judge (subject, name, engine, observation) of every engine that runs; the others are SKIP.
 
-    With `by_http` so are ranks of a group that have none.
+    With `by_http` so are ranks of a group that have none, with `by_process` engines beside a replayed node:
+    their processes are this machine's, which is another.
     """
     for name, engine in profile.engines.items():
         subject = f"engine:{name}"
@@ -42,13 +44,22 @@ def judge_running(
             continue
         try:
             seen = sources.engines.observe(name)
-            if seen.status.phase not in RUNNING:
+            if by_process and _elsewhere(sources, seen):
+                yield Finding(subject, Verdict.SKIP, "its processes are not the replayed node's")
+            elif seen.status.phase not in RUNNING:
                 words = f"the engine is {seen.status.phase.value}: nothing to judge"
                 yield Finding(subject, Verdict.SKIP, words)
             else:
                 yield judge(subject, name, engine, seen)
         except SourceError as cause:
             yield unknown(subject, cause)
+
+
+def _elsewhere(sources: Sources, seen: EngineObservation) -> bool:
+    """Whether the engine runs on this machine beside a node that is replayed, whose /proc has none of it."""
+    if not (sources.simulated and seen.pids):
+        return False
+    return not any(sources.tree.exists(f"proc/{pid}") for pid in seen.pids)
 
 
 def pids_of(sources: Sources, profile: NodeProfile, engine: Engine, seen: EngineObservation) -> list[int]:

@@ -85,6 +85,8 @@ def _judge(
         return Finding(slot.subject, Verdict.PASS, text, len(pids), basis=_BASIS)
     seen = _observed(sources, engine, pids)
     phase = seen.status.phase if seen else None
+    if seen and pids and not seen.looked:
+        raise SourceUnavailable(f"{len(pids)} processes: whether engine {engine} runs is being looked for")
     if seen and pids and phase in _ENDING:
         raise SourceUnavailable(f"engine {engine} is being ended: its GPUs are looked at when it is gone")
     # Just started or just found again, the others of its processes are known only as children of the first.

@@ -39,7 +39,7 @@ class StatusBook:
         *,
         looked: bool = True,
     ) -> None:
-        """Begin with an absent engine, already on the board unless it is still to be looked for."""
+        """Begin with an absent engine, already on the board; `looked`: nothing is to be looked for first."""
         self.name = name
         self.clock = clock
         self.record = EngineRecord(since_mono_s=clock.mono_s())
@@ -47,8 +47,7 @@ class StatusBook:
         #: What was seen of the engine that runs now.
         self.warmup: WarmupCurve | None = None
         self.soak: SoakResult | None = None
-        #: Whether it is known what an earlier agent left. Before that the board says nothing: whoever takes a
-        #: running engine for an absent one calls its processes foreign.
+        #: Whether it is known what an earlier agent left; until then "absent" is no knowledge.
         self.looked = looked
         self._board = board
         self._on_status = on_status
@@ -100,8 +99,10 @@ class StatusBook:
 
     def publish(self) -> None:
         """Put what is known now on the board."""
-        if not self.looked:
-            return
         status = self.status
-        observation = self.monitor.observation(status) if self.monitor else EngineObservation(status=status)
+        observation = (
+            self.monitor.observation(status)
+            if self.monitor
+            else EngineObservation(status=status, looked=self.looked)
+        )
         self._board.publish(self.name, observation)

@@ -227,6 +227,8 @@ class EngineObservation:
     between_tokens_count: float | None = None
     #: The engine's processes as its supervisor knows them, the first is its main one.
     pids: tuple[int, ...] = ()
+    #: False while a restarted agent has yet to look whether an engine of its predecessor runs.
+    looked: bool = True
 
 
 class Engines(Protocol):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from launch_kit import engine_profile, rig
 
-from agent.errors import LaunchError, SourceUnavailable
+from agent.errors import LaunchError
 from agent.launch import engine_watch
 from agent.launch.engine_run import EngineRun, OnDeath
 from agent.launch.launch_profile import LaunchPlan
@@ -79,7 +79,7 @@ def test_a_start_that_was_asked_for_before_the_engine_was_found_does_not_outlast
     asyncio.run(scenario())
 
 
-def test_nothing_is_said_of_an_engine_before_it_has_been_looked_for(tmp_path: Path) -> None:
+def test_an_engine_that_has_not_been_looked_for_yet_is_told_as_such(tmp_path: Path) -> None:
     """A check that took it for absent would call its processes foreign and close its gate for ten seconds."""
 
     async def scenario() -> None:
@@ -88,11 +88,12 @@ def test_nothing_is_said_of_an_engine_before_it_has_been_looked_for(tmp_path: Pa
         async with rig(tmp_path, profile, supervisor=supervisor, leave_running=True) as r:
             for _ in range(20):
                 await asyncio.sleep(0)
-            with pytest.raises(SourceUnavailable, match="not been observed"):
-                assert r.observation
+            assert not r.observation.looked
             supervisor.may_look.set()
             await r.until_phase(EnginePhase.STARTING)
-            seen = r.observation.status
-            assert (seen.phase, seen.pid) == (EnginePhase.STARTING, os.getpid())
+            seen = r.observation
+            assert (seen.looked, seen.status.phase, seen.status.pid) == (
+                True, EnginePhase.STARTING, os.getpid(),
+            )  # fmt: skip
 
     asyncio.run(scenario())

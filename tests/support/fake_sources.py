@@ -370,7 +370,14 @@ class FakeEngines:
         pids = tuple(seen.get("pids", ()))
         answered = canary if canary is not None and canary.verdict is CanaryVerdict.OK else None
         return EngineObservation(
-            status, health.get("ok"), health_s, canary, answered=answered, pids=pids, **numbers
+            status,
+            health.get("ok"),
+            health_s,
+            canary,
+            answered=answered,
+            pids=pids,
+            looked=seen.get("looked", True),
+            **numbers,
         )
 
 

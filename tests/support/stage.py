@@ -49,6 +49,6 @@ class Stage(DaemonRig):
     def begin(self) -> float:
         """Let the scenario's time begin; the moment on CLOCK_BOOTTIME."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGUSR1)
+        self.process.send_signal(signal.SIGUSR2)
         told = wait_until("the scenario's beginning", lambda: re.search(r"scenario began (\S+)", self.log()))
         return float(told[1])

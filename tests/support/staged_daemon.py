@@ -1,4 +1,4 @@
-"""A program: `nodegate` as it is, but a scenario's time begins at SIGUSR1, and standard error tells when.
+"""A program: `nodegate` as it is, but a scenario's time begins at SIGUSR2, and standard error tells when.
 
 So a test can wait until the gates are open, however slow the machine is, before the first fault comes.
 """
@@ -21,7 +21,7 @@ def _start_at_signal(self: ReplaySources) -> None:
         _start(self)
         print(f"scenario began {began_s:.6f}", file=sys.stderr, flush=True)
 
-    signal.signal(signal.SIGUSR1, begin)
+    signal.signal(signal.SIGUSR2, begin)
 
 
 if __name__ == "__main__":
