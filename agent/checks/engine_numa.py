@@ -49,7 +49,7 @@ def engine_numa(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iter
             return Finding(subject, Verdict.PASS, f"{words}: nothing to bind", len(nodes), "any")
         return _judge(subject, sources, profile, engine)
 
-    yield from judge_running(sources, profile, judge, by_process=True)
+    yield from judge_running(sources, profile, judge)
 
 
 def _judge(subject: str, sources: Sources, profile: NodeProfile, engine: Engine) -> Finding:
