@@ -15,6 +15,8 @@ _PCI = "sys/bus/pci/devices"
 _NET = "sys/class/net"
 _RDMA = "sys/class/infiniband"
 _RELEASE = "proc/sys/kernel/osrelease"
+#: Its first processor: what kind the CPUs are stands in a topology file.
+_CPUINFO = "proc/cpuinfo"
 #: Base class and subclass of what belongs to the node's work: GPUs, NICs (Ethernet, InfiniBand), NVSwitches.
 _PCI_CLASSES = frozenset({0x0300, 0x0302, 0x0200, 0x0207, 0x0680})
 #: A PCI-to-PCI bridge: of those above such devices, what says where peer-to-peer traffic goes.
@@ -131,6 +133,9 @@ def record_files(tree: Tree, sysctl: Iterable[str] = (), also: Iterable[str] = (
     named = [(f"proc/sys/{parent}", (name,)) for parent, _, name in (s.rpartition("/") for s in settings)]
     for folder, names in (*_ALWAYS, *named):
         _record(tree, recording, folder, names)
+    _record_file(tree, recording, _CPUINFO)
+    if isinstance(kind := recording.files.get(_CPUINFO), str):
+        recording.files[_CPUINFO] = kind.partition("\n\n")[0]  # hundreds of processors of one kind
     _record(tree, recording, f"lib/modules/{recording.files.get(_RELEASE)}", ("modules.builtin",))
     for path in also:
         _record_file(tree, recording, path)

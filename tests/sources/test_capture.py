@@ -140,6 +140,7 @@ def test_live_files_with_their_refusals(tmp_path: Path) -> None:
     root = tmp_path / "root"
     for path, text in {
         "proc/sys/kernel/hostname": "real\n",
+        "proc/cpuinfo": "processor\t: 0\nmodel\t: 1\n\nprocessor\t: 1\nmodel\t: 1\n",
         "sys/devices/pci0000:15/0000:18:00.0/class": "0x020000\n",
         "sys/devices/pci0000:15/0000:18:00.0/numa_node": "0\n",
         "sys/devices/pci0000:15/0000:00:1f.0/class": "0x060100\n",
@@ -164,6 +165,7 @@ def test_live_files_with_their_refusals(tmp_path: Path) -> None:
     copy = load_node_folder(tmp_path / "copy")
     assert copy.files == {
         "proc/sys/kernel/hostname": "real",
+        "proc/cpuinfo": "processor\t: 0\nmodel\t: 1",
         "sys/bus/pci/devices/0000:18:00.0/class": "0x020000",
         "sys/bus/pci/devices/0000:18:00.0/numa_node": "0",
         "sys/class/net/eth0/mtu": "9000",
