@@ -40,8 +40,11 @@ class Group(Part):
         description="Seconds without an answer over the data network after which the head's gate closes",
         gt=0,
     )
-    start_deadline_s: float = Field(
-        900.0, description="Seconds that all ranks may take from the common start to the head's health", gt=0
+    start_deadline_s: float | None = Field(
+        None,
+        description="Seconds that all ranks may take from the common start to the head's health; unset = the "
+        "engine's start_deadline_s",
+        gt=0,
     )
 
 

@@ -112,7 +112,7 @@ class GroupMember:
             group.rank,
             group.timeout_s,
             group.data_timeout_s,
-            group.start_deadline_s,
+            group.start_deadline_s or self._engine.start_deadline_s,
             self._engine.backoff,
         )
 
