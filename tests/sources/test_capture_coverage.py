@@ -25,7 +25,8 @@ def reads_of(variant: Variant, kind: str) -> set[str]:
 @pytest.mark.parametrize("variant", variants(), ids=lambda variant: variant.name)
 def test_files_and_links(variant: Variant) -> None:
     node = variant.node()
-    recording = record_files(node.sources.tree, variant.profile.host.sysctl)
+    named = [path.lstrip("/") for path in (variant.profile.topology.nccl_file,) if path is not None]
+    recording = record_files(node.sources.tree, variant.profile.host.sysctl, named)
     files = {path for path in reads_of(variant, "files:") if path in variant.data["files"]}
     links = {path for path in reads_of(variant, "links:") if path in variant.data["links"]}
     # An interface without a device is none of the machine's, and the fake node's have none.

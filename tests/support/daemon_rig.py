@@ -134,7 +134,7 @@ class DaemonRig:
                 self.process.kill()
                 self.process.wait(10)
         for pid in self.engine_pids():
-            os.kill(pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)  # its core too, which outlives it
 
     def engine_pids(self) -> list[int]:
         """Processes that have one of this rig's engine ports on their command line."""
