@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from agent.errors import LaunchError
-from agent.launch.arguments import flag_value, flags_argv
+from agent.launch.arguments import flag_value, flags_argv, refuse_twice
 from agent.launch_parts import EngineKind, Runtime
 from agent.profile_problem import CrossProblem, Path
 
@@ -22,6 +22,7 @@ def launch_problems(profile: NodeProfile) -> Iterator[CrossProblem]:
     for name, engine in profile.engines.items():
         at = ("engines", name)
         yield from _flags(at, engine)
+        yield from _twice(at, engine)
         yield from _runtime(at, engine)
         yield from _mounts(at, engine)
         yield from _program(at, engine)
@@ -45,6 +46,15 @@ def _flags(at: Path, engine: Engine) -> Iterator[CrossProblem]:
         except LaunchError as cause:
             problem, _, remedy = str(cause).removeprefix(f"launch.flags.{flag} ").partition("; ")
             yield CrossProblem((*at, "launch", "flags", flag), problem, None, remedy)
+
+
+def _twice(at: Path, engine: Engine) -> Iterator[CrossProblem]:
+    """One flag, said in two places: which one counts nobody would know."""
+    try:
+        refuse_twice(at[1], engine.launch.flags, engine.launch.args)
+    except LaunchError as cause:
+        problem, _, remedy = str(cause).removeprefix(f"engine {at[1]}: launch.flags.").partition("; ")
+        yield CrossProblem((*at, "launch", "flags"), problem, (*at, "launch", "args"), remedy)
 
 
 def _runtime(at: Path, engine: Engine) -> Iterator[CrossProblem]:

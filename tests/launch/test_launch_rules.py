@@ -44,6 +44,10 @@ def fault(launch: dict[str, Any], **more: Any) -> str:
         ({"flags": {"a": []}}, "launch.flags.a: is an empty list; write null to leave the flag out"),
         ({"flags": {"a": ["-b"]}}, "launch.flags.a: has the item '-b'"),
         ({"flags": {"a_b": 1}}, "launch.flags"),
+        (
+            {"flags": {"max-num-seqs": 8}, "args": ["--max_num_seqs=4"]},
+            "launch.flags: max-num-seqs and --max_num_seqs in launch.args are the same flag",
+        ),
     ],
 )
 def test_a_contradiction_names_its_place(launch: dict[str, Any], text: str) -> None:
