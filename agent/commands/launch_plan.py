@@ -76,7 +76,9 @@ def plan_command(
     try:
         found = scan(folder, spread, known.launch.checkpoint)
     except SourceError as cause:
-        typer.echo(f"unknown: {cause}; --checkpoint DIR names another folder", err=True)
+        _tell_unknown(
+            engine, str(cause), as_json=ledger_format is LedgerFormat.JSON, simulated=node is not None
+        )
         raise typer.Exit(EXIT["unknown"]) from cause
     finally:
         if collecting:
@@ -90,6 +92,15 @@ def plan_command(
     else:
         _show(found, ledger, report, simulated=simulated)
     raise typer.Exit(EXIT[report["outcome"]])
+
+
+def _tell_unknown(engine: str, cause: str, *, as_json: bool, simulated: bool) -> None:
+    """Why there is no ledger."""
+    why = f"{cause}; --checkpoint DIR names another folder"
+    if as_json:
+        told = {"schema": 1, "engine": engine, "simulated": simulated, "outcome": "unknown", "reason": why}
+        typer.echo(json.dumps(told, indent=2))
+    typer.echo(f"unknown: {why}", err=True)
 
 
 def _folder(engine: Engine, given: Path | None) -> Path:

@@ -90,6 +90,10 @@ def test_what_cannot_be_read_is_unknown(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "w" / "config.json").write_text("{}")
     assert plan("--overlay", overlay(tmp_path), "--checkpoint", str(tmp_path / "w")) == 2
     assert capsys.readouterr().err.startswith("unknown: ")
+    words = ("--overlay", overlay(tmp_path), "--checkpoint", str(tmp_path / "w"), "--format", "json")
+    assert plan(*words) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert (told["outcome"], told["simulated"]) == ("unknown", True) and told["reason"]
 
 
 @pytest.mark.parametrize(
