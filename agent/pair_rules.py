@@ -40,7 +40,12 @@ def _members(profile: NodeProfile, name: str, pair: Pair) -> Iterator[CrossProbl
                 yield CrossProblem(path, f"there is no engine {engine}", None, f"engines are: {known}")
             elif profile.engines[engine].follows:
                 text = f"engine {engine} is no head of its group: it is never ready on this node"
-                yield CrossProblem(path, text, ("engines", engine, "group", "rank"), "name the head's node")
+                yield CrossProblem(
+                    path,
+                    text,
+                    ("engines", engine, "group", "rank"),
+                    "list the pair in the profile of the head's node",
+                )
             if engine in seen:
                 text = f"engine {engine} is already listed under {seen[engine][2]}"
                 yield CrossProblem(path, text, seen[engine], "list each engine of a pair once")

@@ -37,12 +37,22 @@ def _no_nul(text: str) -> str:
     return text
 
 
+#: IPv4 addresses as sockets show them to programs, never as packets have them.
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+
+
 def _network(text: str) -> str:
-    """An address or a network, as nft takes it."""
+    """An address or a network, as nft takes it; it knows no zones."""
+    if "%" in text:
+        raise ValueError("write an IP address or a network without a zone (%)")
     try:
-        return str(ipaddress.ip_network(text))
+        network = ipaddress.ip_network(text)
     except ValueError:
         pass
+    else:
+        if network.version == 6 and network.subnet_of(_MAPPED):
+            raise ValueError("no packet has such an address: write it as IPv4")
+        return str(network)
     try:
         meant = f": its network is {ipaddress.ip_network(text, strict=False)}"
     except ValueError:

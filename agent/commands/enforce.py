@@ -16,6 +16,9 @@ from agent.commands import OverlayOption, ProfileOption, resolve_profile
 if TYPE_CHECKING:
     from agent.node_profile import NodeProfile
 
+#: Seconds between words to systemd's watchdog, well within the unit's WatchdogSec.
+_WATCHDOG_S = 2.0
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -84,13 +87,27 @@ def _keep(
     from agent.sources.nft import load_rules
 
     keeper = Keeper(profile, Asker(profile.api), load_rules, _boottime_s)
-    keeper.load()
+    keeper.load(_permissions)
     ready(f"{len(profile.engines)} engines")
     while not stop.is_set():
-        began_s = time.monotonic()
+        next_s = time.monotonic() + profile.enforce.period_s
         keeper.round()
         watchdog()
-        stop.wait(max(0.0, profile.enforce.period_s - (time.monotonic() - began_s)))
+        # The watchdog may be shorter than a period.
+        while (left_s := next_s - time.monotonic()) > 0 and not stop.wait(min(left_s, _WATCHDOG_S)):
+            watchdog()
+
+
+def _permissions() -> dict[int, float]:
+    """What a helper before this one has left; nothing where that cannot be read: closed is safe."""
+    from agent.enforce.ruleset import TABLE, permissions
+    from agent.errors import SourceError
+    from agent.sources.nft import show_table
+
+    try:
+        return permissions(show_table(TABLE) or "")
+    except SourceError:
+        return {}
 
 
 def _boottime_s() -> float:

@@ -1,8 +1,9 @@
 """Keeps the kernel's permissions as the published answers say.
 
-A 200 renews an engine's permission, any other answer takes it at once, and no answer changes nothing: the
-permission then ends by itself, at most `enforce.timeout_s` after the last 200, as it does when this helper
-ends. A restart of the agent that takes less closes nothing.
+An open gate's answer renews its permission, any other takes it at once, and no answer changes nothing: the
+permission then ends by itself, at most `enforce.timeout_s` after the last good answer, as it does when this
+helper ends. As it is renewed at a third of its time, a silence that is shorter than two thirds less a look
+closes nothing, also if the table is loaded meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from agent.node_profile import NodeProfile
 log = logging.getLogger("nodegate.enforce")
 #: A permission is renewed when a third of its time is over, so two renewals may fail.
 _RENEWALS = 3
-#: An answer that is older when the permission is to be written (this process was stopped) counts as none.
+#: A 200 that is older when the permission is to be written (this process was stopped) counts as no answer.
 ANSWER_MAX_AGE_S = 2.0
 
 
@@ -49,23 +50,29 @@ class Keeper:
         self._written_s: float | None = None
         self._trouble = ""
 
-    def load(self) -> None:
-        """Load the table, with the permission of every engine that is open now. Raises SourceError."""
-        words, asked_s = self._ask_all()
-        if self._late(asked_s):
-            words = dict.fromkeys(words, Word.SILENT)
-        self._load(words)
+    def load(self, before: Callable[[], Mapping[int, float]] = dict) -> None:
+        """Load the table, with the permission of every engine that is open now. Raises SourceError.
+
+        `before` reads the seconds that a helper before this one has left to each port: an engine of which
+        nothing is heard keeps them.
+        """
+        asked = self._ask_all()
+        at_s = self._clock()
+        left = before()
+        for name, engine in self._profile.engines.items():
+            left_s = min(left.get(engine.port, 0.0), self._timeout_s)
+            self._given_s[name] = at_s + left_s - self._timeout_s
+        self._load(self._words_now(asked))
 
     def round(self) -> None:
         """Ask once and write what has changed or is due; what nft refuses is tried again in the next."""
-        words, asked_s = self._ask_all()
-        due = self._written_s is None or asked_s - self._written_s >= self._timeout_s / _RENEWALS
+        began_s = self._clock()
+        words = self._words_now(self._ask_all())
+        due = self._written_s is None or began_s - self._written_s >= self._timeout_s / _RENEWALS
         if not due and all(word is self._words.get(name) for name, word in words.items()):
             return
-        if self._late(asked_s):
-            return
         try:
-            self._write(words, asked_s)
+            self._write(words, began_s)
         except SourceError as cause:
             # Most likely somebody has flushed the rules, this table with them.
             self._mend(words, cause)
@@ -76,37 +83,46 @@ class Keeper:
     def _timeout_s(self) -> float:
         return self._profile.enforce.timeout_s
 
-    def _ask_all(self) -> tuple[dict[str, Word], float]:
-        """The agent's words and when the first was asked for; after one silence nobody else is asked."""
-        asked_s = self._clock()
-        words = dict.fromkeys(self._profile.engines, Word.SILENT)
-        for name in words:
-            words[name] = self._ask(name)
-            if words[name] is Word.SILENT:
+    def _ask_all(self) -> dict[str, tuple[Word, float]]:
+        """The agent's words, each with when it was asked for; after one silence nobody else is asked."""
+        asked = dict.fromkeys(self._profile.engines, (Word.SILENT, 0.0))
+        for name in asked:
+            asked_s = self._clock()
+            asked[name] = self._ask(name), asked_s
+            if asked[name][0] is Word.SILENT:
                 break
-        return words, asked_s
+        return asked
 
-    def _late(self, asked_s: float) -> bool:
-        return self._clock() - asked_s > ANSWER_MAX_AGE_S
+    def _words_now(self, asked: Mapping[str, tuple[Word, float]]) -> dict[str, Word]:
+        """What the words are worth by now: a late 200 is none, and what closes a gate is never too late."""
+        now_s = self._clock()
+        return {
+            name: Word.SILENT if word is Word.OPEN and now_s - asked_s > ANSWER_MAX_AGE_S else word
+            for name, (word, asked_s) in asked.items()
+        }
 
     def _load(self, words: Mapping[str, Word]) -> None:
-        opened = [name for name, word in words.items() if word is Word.OPEN]
         at_s = self._clock()
-        self._apply(ruleset(self._profile, [self._port(name) for name in opened]))
+        given_s = {
+            name: at_s if word is Word.OPEN else self._given_s[name]
+            for name, word in words.items()
+            if word is Word.OPEN or self._lasts(name, word, at_s)
+        }
+        left = {self._port(name): self._timeout_s - (at_s - then_s) for name, then_s in given_s.items()}
+        self._apply(ruleset(self._profile, left))
         log.info("table loaded: %s", ", ".join(self._said(name, word) for name, word in words.items()))
         self._words = dict(words)
-        self._given_s = dict.fromkeys(opened, at_s)
+        self._given_s = given_s
         self._written_s = at_s
 
-    def _write(self, words: Mapping[str, Word], asked_s: float) -> None:
+    def _write(self, words: Mapping[str, Word], began_s: float) -> None:
         opened = [name for name, word in words.items() if word is Word.OPEN]
-        # A silence leaves a permission to its end. After that it is taken like any other: a transaction that
-        # has something to say of every engine finds out whether the table is still there.
-        closed = [name for name, word in words.items() if word is Word.CLOSED or self._over(name, word)]
+        # A silence leaves a permission to its end.
+        closed = [name for name, word in words.items() if word is Word.CLOSED]
         at_s = self._clock()
         ports = [self._port(name) for name in opened], [self._port(name) for name in closed]
-        if any(ports):
-            self._apply(changes(*ports, self._timeout_s))
+        # With nothing to say of any port it finds out whether the table is still there.
+        self._apply(changes(*ports, self._timeout_s))
         for name, word in words.items():
             if word is not self._words.get(name):
                 log.info("%s", self._said(name, word))
@@ -114,7 +130,7 @@ class Keeper:
         self._given_s |= dict.fromkeys(opened, at_s)
         for name in closed:
             self._given_s.pop(name, None)
-        self._written_s = asked_s
+        self._written_s = began_s
 
     def _mend(self, words: Mapping[str, Word], cause: SourceError) -> None:
         """Load the table anew after a transaction that failed; the next round tries again if need be."""
@@ -129,10 +145,11 @@ class Keeper:
             log.warning("the table was loaded again: %s", cause)
             self._trouble = ""
 
-    def _over(self, name: str, word: Word) -> bool:
-        """Whether a silent engine's permission has come to its end."""
+    def _lasts(self, name: str, word: Word, at_s: float) -> bool:
+        """Whether an engine of which nothing is heard still has a permission."""
         given_s = self._given_s.get(name)
-        return word is Word.SILENT and (given_s is None or self._clock() - given_s >= self._timeout_s)
+        # nft knows no shorter time than a millisecond.
+        return word is Word.SILENT and given_s is not None and at_s - given_s < self._timeout_s - 0.001
 
     def _port(self, name: str) -> int:
         return self._profile.engines[name].port

@@ -35,6 +35,9 @@ def enforce_problems(profile: NodeProfile) -> Iterator[CrossProblem]:
 
 def enforce_notes(profile: NodeProfile) -> Iterator[str]:
     """What is allowed but leaves a gap that nobody would see."""
+    for network in profile.enforce.allow if profile.enforce.enabled else ():
+        if network.endswith("/0"):
+            yield f"enforce.allow has {network}: all such addresses get through, whatever the gates say"
     if profile.enforce.enabled and profile.host.services.get(UNIT) != "active":
         yield (
             f"enforce.enabled is true, and host.services does not ask for {UNIT}: where it was never started "

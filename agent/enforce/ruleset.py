@@ -15,7 +15,8 @@ added again in one transaction; whoever connects meanwhile sees either the old o
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from agent.node_profile import NodeProfile
 
@@ -29,21 +30,26 @@ _HOOKS = (
     ("input", -10, f"{_OPENING} jump engine"),
 )
 
+#: Only the set `open` has elements with a time.
+_ELEMENT = re.compile(r"\b(\d+) timeout \w+ expires (\w+)")
+_TIME = re.compile(r"(\d+)(ms|[dhms])")
+_UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
 
 def removal() -> str:
     """Take the table away; it need not be there."""
     return f"add table {TABLE}\ndelete table {TABLE}\n"
 
 
-def ruleset(profile: NodeProfile, open_ports: Sequence[int]) -> str:
-    """Load the whole table in place of what was there, with the permissions of `open_ports`."""
+def ruleset(profile: NodeProfile, open_ports: Mapping[int, float]) -> str:
+    """Load the whole table in place of what was there; `open_ports` has the seconds of each permission."""
     engines = sorted(engine.port for engine in profile.engines.values())
-    timeout = _timeout(profile.enforce.timeout_s)
+    permissions = [f"{port} timeout {_timeout(left_s)}" for port, left_s in open_ports.items()]
     return removal() + "\n".join(
         [
             f"table {TABLE} {{",
             *_set("engines", "inet_service", "", [str(port) for port in engines]),
-            *_set("open", "inet_service", "timeout", [f"{port} timeout {timeout}" for port in open_ports]),
+            *_set("open", "inet_service", "timeout", permissions),
             *_set("allow4", "ipv4_addr", "interval", _networks(profile.enforce.allow, 4)),
             *_set("allow6", "ipv6_addr", "interval", _networks(profile.enforce.allow, 6)),
             "\tchain engine {",
@@ -61,14 +67,24 @@ def ruleset(profile: NodeProfile, open_ports: Sequence[int]) -> str:
 
 
 def changes(open_ports: Iterable[int], closed_ports: Iterable[int], timeout_s: float) -> str:
-    """Renew the permission of some ports and take that of others, whether they have one or not."""
+    """Renew the permission of some ports and take that of others, whether they have one or not.
+
+    Fails when the table is gone, also if there is nothing to say of any port.
+    """
     timeout = _timeout(timeout_s)
     add, delete = (
         f"add element {TABLE} open {{ %d timeout {timeout} }}\n",
         f"delete element {TABLE} open {{ %d }}\n",
     )
     renewed = [(add + delete + add) % (port, port, port) for port in open_ports]
-    return "".join(renewed + [(add + delete) % (port, port) for port in closed_ports])
+    return f"add chain {TABLE} engine\n" + "".join(
+        renewed + [(add + delete) % (port, port) for port in closed_ports]
+    )
+
+
+def permissions(table: str) -> dict[int, float]:
+    """The seconds that each permission still has in the table as `nft list table` writes it."""
+    return {int(port): _seconds(left) for port, left in _ELEMENT.findall(table)}
 
 
 def _chain(hook: str, priority: int, rule: str) -> list[str]:
@@ -104,6 +120,11 @@ def _networks(allow: Sequence[str], version: int) -> list[str]:
         str(n)
         for n in ipaddress.collapse_addresses(n for n in networks if isinstance(n, ipaddress.IPv6Network))
     ]
+
+
+def _seconds(text: str) -> float:
+    """A time as nft writes it: 1m2s988ms."""
+    return sum(int(number) * _UNITS_S[unit] for number, unit in _TIME.findall(text))
 
 
 def _timeout(seconds: float) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -46,6 +47,9 @@ def _agent(*answers: bytes) -> Iterator[tuple[int, list[bytes]]]:
     ("answer", "word"),
     [
         (OK, Word.OPEN),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", Word.CLOSED),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>", Word.CLOSED),
+        (OK.replace(b"\r\n\r", b"\r\nx-nodegate-simulated: true\r\n\r"), Word.CLOSED),
         (b"HTTP/1.1 503 x\r\ncontent-length: 0\r\n\r\n", Word.CLOSED),
         (b"HTTP/1.1 404 x\r\ncontent-length: 0\r\n\r\n", Word.CLOSED),
         (b"HTTP/1.1 302 x\r\nlocation: /\r\ncontent-length: 0\r\n\r\n", Word.CLOSED),
@@ -53,7 +57,7 @@ def _agent(*answers: bytes) -> Iterator[tuple[int, list[bytes]]]:
         (b"", Word.SILENT),
     ],
 )
-def test_only_200_is_open(answer: bytes, word: Word) -> None:
+def test_only_the_answer_of_an_open_gate_of_this_node_is_open(answer: bytes, word: Word) -> None:
     with _agent(answer) as (port, asked):
         asker = Asker(Api(port=port))
         assert asker("glm") is word
@@ -67,6 +71,35 @@ def test_the_connection_is_kept_and_renewed_after_a_restart() -> None:
         assert [asker("glm") for _ in range(3)] == [Word.OPEN] * 3
         asker.close()
     assert len(asked) == 4
+
+
+def test_an_answer_that_trickles_is_none() -> None:
+    """Each byte comes in time and the whole never: the table of a helper that waits is never loaded."""
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+
+        def trickle() -> None:
+            peer, _ = listener.accept()
+            with peer, suppress(OSError):
+                peer.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+                while not over.wait(0.05):
+                    peer.sendall(b"x")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        began_s = time.monotonic()
+        ask = threading.Thread(target=lambda: heard.append(Asker(Api(port=port))("glm")))
+        heard: list[Word] = []
+        port = listener.getsockname()[1]
+        ask.start()
+        ask.join(20)
+        waited_s = time.monotonic() - began_s
+        over.set()
+        thread.join(20)
+        ask.join(20)
+    assert heard == [Word.SILENT]
+    assert waited_s < 15
 
 
 def test_nobody_listens() -> None:

@@ -110,6 +110,39 @@ def test_silence_closes_by_itself_and_no_sooner(bench: Bench) -> None:
     assert bench.kernel.open == {bench.glm}
 
 
+def test_a_table_that_is_loaded_during_a_silence_keeps_what_is_left(bench: Bench) -> None:
+    """Somebody flushes the rules while the agent is restarted."""
+    bench.words["glm"] = Word.SILENT
+    bench.run(0.2)
+    bench.kernel.ends = None
+    bench.run(TIMEOUT_S / 3 + 0.2)
+    assert bench.kernel.open == {bench.glm}
+    bench.run(TIMEOUT_S - TIMEOUT_S / 3 - 0.3)
+    assert bench.kernel.open == set(), "and no more than that"
+
+
+@pytest.mark.parametrize(("left_s", "lasts_s"), [(2.0, 2.0), (900.0, TIMEOUT_S), (0.0, 0.0)])
+def test_helper_and_agent_are_restarted_together(bench: Bench, left_s: float, lasts_s: float) -> None:
+    bench.words["glm"] = Word.SILENT
+    bench.keeper.load(lambda: {bench.glm: left_s, 9: 60.0})
+    assert bench.kernel.open == ({bench.glm} if lasts_s else set())
+    assert (bench.kernel.ends or {}).get(bench.glm, bench.time.now_s) == bench.time.now_s + lasts_s
+    bench.words["glm"] = Word.CLOSED
+    bench.keeper.load(lambda: {bench.glm: left_s})
+    assert bench.kernel.open == set(), "a word counts more than what is left"
+
+
+def test_slow_answers_close_and_open_nothing_late(bench: Bench) -> None:
+    """What closes a gate is never too late; each answer has an age of its own."""
+
+    def slowly() -> None:
+        bench.time.now_s += ANSWER_MAX_AGE_S * 0.6
+
+    bench.words, bench.on_ask = {"glm": Word.CLOSED, "kimi": Word.OPEN}, slowly
+    bench.keeper.round()
+    assert bench.kernel.open == {bench.kimi}
+
+
 def test_after_one_silence_nobody_else_is_asked(bench: Bench) -> None:
     bench.words["glm"] = Word.SILENT
     bench.asked.clear()

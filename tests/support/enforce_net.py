@@ -114,8 +114,10 @@ class FakeAgent:
                     self.close_connection = True
                     return
                 self.send_response(agent.status if self.path == "/readyz/glm" else 404)
-                self.send_header("content-length", "0")
+                body = b"ok\n" if agent.status == 200 else b""
+                self.send_header("content-length", str(len(body)))
                 self.end_headers()
+                self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Silent."""
