@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,10 +16,15 @@ import typer
 from agent.commands import OverlayOption, ProfileOption, resolve_profile
 
 if TYPE_CHECKING:
-    from agent.node_profile import NodeProfile
+    from agent.profile_loader import LoadedProfile
 
 #: Seconds between words to systemd's watchdog, well within the unit's WatchdogSec.
 _WATCHDOG_S = 2.0
+log = logging.getLogger("nodegate.enforce")
+_CHANGED = (
+    "the profile's files have changed since this helper has started: engines and ports that are new in them "
+    "are not enforced until `systemctl restart nodegate-enforce`"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -42,9 +49,9 @@ def run_command(profile: ProfileOption = None, overlay: OverlayOption = None) ->
     from agent.sd_notify import Notifier
 
     start_logging()
-    loaded = resolve_profile(profile, overlay).profile
+    loaded = resolve_profile(profile, overlay)
     notifier = Notifier()
-    if not loaded.enforce.enabled:
+    if not loaded.profile.enforce.enabled:
         _remove()
         notifier.ready("enforce.enabled is false")
         typer.echo("enforce.enabled is false: nothing is enforced")
@@ -79,13 +86,14 @@ def _remove() -> None:
 
 
 def _keep(
-    profile: NodeProfile, ready: Callable[[str], None], watchdog: Callable[[], None], stop: threading.Event
+    loaded: LoadedProfile, ready: Callable[[str], None], watchdog: Callable[[], None], stop: threading.Event
 ) -> None:
     """Load, and look again every period. Raises SourceError if the table cannot be loaded at the start."""
     from agent.enforce.asking import Asker
     from agent.enforce.keeper import Keeper
     from agent.sources.nft import load_rules
 
+    profile, stamps, told = loaded.profile, _stamps(loaded.files), False
     keeper = Keeper(profile, Asker(profile.api), load_rules, _boottime_s)
     keeper.load(_permissions)
     ready(f"{len(profile.engines)} engines")
@@ -93,9 +101,26 @@ def _keep(
         next_s = time.monotonic() + profile.enforce.period_s
         keeper.round()
         watchdog()
+        if not told and _stamps(loaded.files) != stamps:
+            # Not taken at once: the agent takes other ports at its own restart only.
+            told = True
+            log.warning("%s", _CHANGED)
         # The watchdog may be shorter than a period.
         while (left_s := next_s - time.monotonic()) > 0 and not stop.wait(min(left_s, _WATCHDOG_S)):
             watchdog()
+
+
+def _stamps(files: Iterable[Path]) -> list[tuple[int, int, int] | None]:
+    """What changes with each file."""
+    return [_stamp(file) for file in files]
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        now = file.stat()
+    except OSError:
+        return None
+    return now.st_ino, now.st_size, now.st_mtime_ns
 
 
 def _permissions() -> dict[int, float]:

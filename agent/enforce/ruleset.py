@@ -128,4 +128,5 @@ def _seconds(text: str) -> float:
 
 
 def _timeout(seconds: float) -> str:
-    return f"{round(seconds * 1000)}ms"
+    """As nft takes it; none at all would be a permission for good."""
+    return f"{max(1, round(seconds * 1000))}ms"
