@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 _TRANSFER_FLAGS = ("kv-transfer-config", "disaggregation-mode")
 #: Settings of vLLM's flag whose caches never leave the node: to host memory or disk.
 _LOCAL_CONNECTORS = ("OffloadingConnector", "LMCache", "SharedStorageConnector", "ExampleConnector")
+
+_CONNECTOR = re.compile(r"\w*Connector\w*")
+#: SGLang's word for an engine that is no part of a pair.
+_NO_MODE = "null"
 
 
 def pair_problems(profile: NodeProfile) -> Iterator[CrossProblem]:
@@ -90,6 +95,12 @@ def _transfer(launch: Launch) -> str:
     for flag in _TRANSFER_FLAGS:
         given = launch.flags.get(flag)
         value = str(given) if given is not None else flag_value(launch.args, f"--{flag}")
-        if value and not any(connector in value for connector in _LOCAL_CONNECTORS):
+        if value and value != _NO_MODE and not _stays(value):
             return flag
     return ""
+
+
+def _stays(value: str) -> bool:
+    """Whether every connector that a setting names (MultiConnector has several) is a local one."""
+    named = [name for name in _CONNECTOR.findall(value) if name != "MultiConnector"]
+    return bool(named) and all(any(local in name for local in _LOCAL_CONNECTORS) for name in named)

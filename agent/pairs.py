@@ -67,12 +67,13 @@ def pair_answers(profile: NodeProfile, answers: Mapping[str, Answer]) -> dict[st
 
 def pair_view(pair: PairAnswer, ready: bool, agent_line: str) -> dict[str, Any]:
     """A pair for /status; `ready` and `agent_line` are as they are answered now."""
+    stale = pair.answer.ready and not ready
     return {
         "pair": pair.answer.engine,
         "state": pair.answer.state,
         "ready": ready,
-        "reason": pair.answer.reason,
-        "weight_percent": pair.weight_percent,
+        "reason": "the answer is too old" if stale else pair.answer.reason,
+        "weight_percent": pair.weight_percent if ready else 0,
         "agent_check": agent_line,
         **{
             side.role: {

@@ -169,5 +169,7 @@ def test_status_and_metrics_say_what_is_answered(node: Node) -> None:
     assert pair["reason"] == "p1 is failed"
     assert b'nodegate_pair_ready{pair="glm"} 1.0' in metrics_text(node.publisher)
     node.time.now_s += MAX_AGE_S + 1
-    assert status_view(node.publisher)["pairs"][0]["ready"] is False
+    (pair,) = status_view(node.publisher)["pairs"]
+    assert (pair["ready"], pair["weight_percent"], pair["agent_check"]) == (False, 0, "down #stale")
+    assert pair["reason"] == "the answer is too old"
     assert b'nodegate_pair_ready{pair="glm"} 0.0' in metrics_text(node.publisher)

@@ -80,6 +80,23 @@ def test_what_is_remarked(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("flag", "handed_on"),
+    [
+        ("kv-transfer-config: LMCacheConnectorV1", False),
+        ("kv-transfer-config: 'MultiConnector: NixlConnector, OffloadingConnector'", True),
+        ("kv-transfer-config: 'MultiConnector: LMCacheConnectorV1, OffloadingConnector'", False),
+        ("kv-transfer-config: /etc/transfer.json", True),
+        ("disaggregation-mode: prefill", True),
+        ("disaggregation-mode: 'null'", False),
+    ],
+)
+def test_which_settings_hand_caches_on(flag: str, handed_on: bool, tmp_path: Path) -> None:
+    head = HEAD.replace("kv-transfer-config: NixlConnector", flag)
+    notes = [note for note in _examined(tmp_path, GOOD, head).notes if "has none" in note]
+    assert bool(notes) != handed_on
+
+
 def test_a_reload_takes_other_members_but_no_other_port(tmp_path: Path) -> None:
     old = _examined(tmp_path, GOOD).loaded.profile
     fewer = _examined(tmp_path, GOOD.replace("9500", "9501")).loaded.profile

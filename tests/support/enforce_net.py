@@ -108,6 +108,7 @@ class FakeAgent:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
                 if agent._server is not self.server:  # a connection to the one that is gone
