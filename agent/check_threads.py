@@ -1,8 +1,8 @@
 """Threads that checks run in: reused while they come back, replaced while they hang.
 
 Each run has a thread to itself, so a check that hangs for good takes no other check's place. Threads that
-have been idle for a while end, so that the burst of a start does not stay in memory. All are daemon threads:
-none keeps the process from ending.
+have been idle for a while end, so that the burst of a start does not stay in memory, and all end when there
+are no jobs any more. All are daemon threads: one that hangs does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class CheckThreads:
         """No threads yet."""
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
+        self._closed = False
 
     def run(self, job: Callable[[], None], name: str) -> threading.Thread:
         """Run a job, which must not raise, in a thread; that thread."""
@@ -38,9 +39,19 @@ class CheckThreads:
         worker.jobs.put(job)
         return worker
 
-    def _come_back(self, worker: _Worker) -> None:
+    def close(self) -> None:
+        """Let every thread end: the idle ones now, the others after their job."""
         with self._lock:
-            self._idle.append(worker)
+            self._closed, idle, self._idle = True, self._idle, []
+        for worker in idle:
+            worker.jobs.put(None)
+
+    def _come_back(self, worker: _Worker) -> bool:
+        """Take a thread back; False when it is to end."""
+        with self._lock:
+            if not self._closed:
+                self._idle.append(worker)
+            return not self._closed
 
     def _may_end(self, worker: _Worker) -> bool:
         """Whether an idle thread may end: not if it has just been given a job."""
@@ -54,9 +65,9 @@ class CheckThreads:
 class _Worker(threading.Thread):
     """One thread."""
 
-    def __init__(self, come_back: Callable[[_Worker], None], may_end: Callable[[_Worker], bool]) -> None:
+    def __init__(self, come_back: Callable[[_Worker], bool], may_end: Callable[[_Worker], bool]) -> None:
         super().__init__(daemon=True)
-        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._come_back = come_back
         self._may_end = may_end
 
@@ -68,9 +79,12 @@ class _Worker(threading.Thread):
                 if self._may_end(self):
                     return
                 continue
+            if job is None:
+                return
             job()
             del job  # an idle thread keeps nothing of its last run alive
-            self._come_back(self)
+            if not self._come_back(self):
+                return
 
 
 def stack_of(thread: threading.Thread) -> str:

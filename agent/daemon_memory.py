@@ -15,6 +15,7 @@ from agent.track_memory import SubjectMemory
 
 log = logging.getLogger("nodegate.daemon")
 COUNTERS = "counters"
+SERIES = "series"
 #: The counters' memory is written no more often than this, when the first gate opens, and at the end.
 KEEP_EVERY_S = 60.0
 
@@ -30,12 +31,14 @@ class Inheritance:
 def inherit(journal: Journal, sources: Sources) -> Inheritance:
     """Take over what the journal has of this boot; without it every check simply runs first."""
     boot_id, now_mono_s = sources.clock.boot_id(), sources.clock.mono_s()
-    try:
-        kept = journal.last_state(COUNTERS, boot_id)
-        if kept is not None:
-            sources.counters.restore(kept, now_mono_s)
-    except SourceError as cause:
-        log.warning("counters start with new baselines: %s", cause)
+    books = ((COUNTERS, sources.counters.restore), (SERIES, sources.series.restore))
+    for name, restore in books:
+        try:
+            kept = journal.last_state(name, boot_id)
+            if kept is not None:
+                restore(kept, now_mono_s)
+        except SourceError as cause:
+            log.warning("%s start with new baselines: %s", name, cause)
     try:
         return Inheritance(journal.last_results(boot_id), journal.last_memories(boot_id, now_mono_s))
     except SourceError as cause:
@@ -44,7 +47,7 @@ def inherit(journal: Journal, sources: Sources) -> Inheritance:
 
 
 class CounterKeeper:
-    """Writes the counters' memory to the journal now and then."""
+    """Writes the memory of counters and of values over time to the journal now and then."""
 
     def __init__(self, journal: Journal, sources: Sources) -> None:
         """Nothing is written before the first interval is over."""
@@ -68,3 +71,4 @@ class CounterKeeper:
             self._kept_s, self._written = at_s, True
             boot_id = self._sources.clock.boot_id()
             self._journal.record_state(COUNTERS, self._sources.counters.export(), boot_id)
+            self._journal.record_state(SERIES, self._sources.series.export(), boot_id)

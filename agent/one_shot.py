@@ -7,6 +7,7 @@ import fnmatch
 import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -134,7 +135,14 @@ def _run_together(plans: Sequence[CheckPlan], sources: Sources) -> dict[str, Out
     """Run the plans at the same time; None for one that has not answered within its deadline."""
     answers: dict[str, Outcome | None] = {plan.check.id: None for plan in plans}
     running = [plan for plan in plans if plan.skip_reason is None]
-    threads = CheckThreads()
+    with closing(CheckThreads()) as threads:
+        return _answers_of(running, sources, threads, answers)
+
+
+def _answers_of(
+    running: Sequence[CheckPlan], sources: Sources, threads: CheckThreads, answers: dict[str, Outcome | None]
+) -> dict[str, Outcome | None]:
+    """Fill in the answers that come in time."""
     inbox: queue.SimpleQueue[tuple[str, Outcome]] = queue.SimpleQueue()
     # Real time, not the sources' clock: it bounds a wait of this process.
     due_s: dict[str, float] = {}

@@ -119,6 +119,7 @@ class Runner:
                     group.create_task(self._follow(lane), name=f"check-{lane.plan.check.id}")
         finally:
             self._loop = None
+            self._threads.close()
 
     def trigger(self, kind: str) -> None:
         """Run the checks with this trigger at once, or once more after a run under way. From any thread."""

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from agent.checks import advice
 from agent.checks.launch_reports import judge_launches, judge_report, not_managed
 from agent.checks.registry import Limits, check
-from agent.model import Basis, Finding, Phase, ServingClass
+from agent.model import Basis, Finding, Phase, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
 from agent.sources.launch_reading import LaunchReport
 
 _CORRECT = advice.person(
     "Correct engines.NAME.launch as the summary says; `nodegate launch lint ENGINE` lists all that is wrong."
+)
+_NAME = advice.person(
+    "Name the engine's own script in engines.NAME.launch.command, e.g. /opt/vllm/bin/vllm, not a wrapper."
 )
 
 
@@ -39,6 +42,10 @@ def engine_flags(sources: Sources, profile: NodeProfile, _limits: Limits) -> Ite
 
     def judge(subject: str, report: LaunchReport) -> Finding:
         basis = Basis.device("arguments of the installed engine")
+        if not report.problems and not report.facts:  # a program that is no engine whose flags are known
+            return Finding(
+                subject, Verdict.WARN, report.summary, "not checked", "checked", "flags", _NAME, basis=basis
+            )
         return judge_report(subject, report, basis, "problems", _CORRECT)
 
     yield from judge_launches(sources, profile, sources.launches.flags, judge)

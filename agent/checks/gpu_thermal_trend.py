@@ -115,11 +115,9 @@ def _judge(
     draw_w = read(sources, slot, NvmlGroup.POWER).number("draw_w")
     gap_c = _gap_c(now, slowdown_c, limits)
     book, name = sources.series, f"gpu.thermal_trend/{now.uuid}"
-    heat = book.record(f"{name}/temperature", temperature_c, now.mono_s, limits.window_s)
-    power = book.record(f"{name}/power", draw_w, now.mono_s, limits.window_s)
-    # From the first look on: the second, seconds later, shows no more of a trend, and a restarted agent would
-    # keep its engine's gate closed until then. Whether a GPU is hot now gpu.thermal_margin tells.
-    if heat.span_s < limits.least_span_s:
+    heat = book.record(f"{name}/temperature", temperature_c, now.mono_s, limits.window_s, keep=True)
+    power = book.record(f"{name}/power", draw_w, now.mono_s, limits.window_s, keep=True)
+    if heat.grown().span_s < limits.least_span_s:
         return _calm(slot, f"{temperature_c} C, watched for {heat.span_s:.0f} s so far", heat)
     return _judge_trend(slot, heat, power, gap_c, limits)
 

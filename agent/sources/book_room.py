@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def is_finite(part: object) -> bool:
+    """Whether what was stored is a number that can be reckoned with."""
+    if isinstance(part, bool) or not isinstance(part, int | float):
+        return False
+    try:
+        return math.isfinite(part)
+    except OverflowError:  # a whole number that no float holds
+        return False
+
 
 #: A name without a sample for so long belongs to something that is gone; no check rests for as long.
 IDLE_S = 6 * 3600.0

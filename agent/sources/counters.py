@@ -7,14 +7,13 @@ baseline, unless its width is known and it has wrapped. The book outlives the ag
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.errors import BaselineOnly, ParseError
-from agent.sources.book_room import Room
+from agent.sources.book_room import Room, is_finite
 
 #: Samples kept of one counter for one window; what comes closer replaces the newest.
 MOST_SAMPLES = 240
@@ -151,13 +150,6 @@ class CounterBook:
             self._counters = {**restored, **self._counters}
 
 
-def _finite(number: float) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:  # a whole number that no float holds
-        return False
-
-
 def _restored(entry: object, now_mono_s: float) -> _Counter:
     """One counter of a stored book. Raises ParseError."""
     if not isinstance(entry, list) or len(entry) != 6:
@@ -165,7 +157,7 @@ def _restored(entry: object, now_mono_s: float) -> _Counter:
     if any(isinstance(part, bool) or not isinstance(part, int | float) for part in entry):
         raise ParseError("a stored counter holds what is no number")
     baseline, wrapped, first_s, first, last_s, last = entry
-    if not (_finite(first_s) and _finite(last_s) and first_s <= last_s <= now_mono_s):
+    if not (is_finite(first_s) and is_finite(last_s) and first_s <= last_s <= now_mono_s):
         raise ParseError("a stored counter has a sample that is yet to come")
     if not all(isinstance(part, int) for part in (baseline, wrapped, first, last)) or first > last:
         raise ParseError("a stored counter does not fit together")

@@ -12,7 +12,7 @@ import pytest
 from runner_kit import BOOT, HandClock, result, snapshot, sources
 
 from agent.check_track import ResultChange
-from agent.daemon_memory import COUNTERS, KEEP_EVERY_S, CounterKeeper, inherit
+from agent.daemon_memory import COUNTERS, KEEP_EVERY_S, SERIES, CounterKeeper, inherit
 from agent.errors import BaselineOnly
 from agent.journal import Journal
 from agent.model import Verdict
@@ -118,3 +118,38 @@ def test_the_counters_are_written_when_the_first_gate_opens_and_then_in_their_rh
     keeper.keep()
     assert journal.flush()
     assert journal.last_state(COUNTERS, BOOT) is not None and "c" in str(journal.last_state(COUNTERS, BOOT))
+
+
+def test_a_value_that_is_kept_goes_on_where_the_earlier_agent_left_it(journal: Journal) -> None:
+    clock = HandClock(1000.0)
+    given = sources(clock)
+    given.series.record("heat", 40.0, 990.0, 300.0, keep=True)
+    given.series.record("heat", 41.0, 1000.0, 300.0, keep=True)
+    given.series.record("flag", 1.0, 1000.0, 300.0)
+    CounterKeeper(journal, given).keep(now=True)
+    assert journal.flush()
+    clock.now = 1010.0
+    again = sources(clock)
+    inherit(journal, again)
+    assert again.series.record("heat", 42.0, 1010.0, 300.0).values == [40.0, 41.0, 42.0]
+    assert again.series.record("flag", 1.0, 1010.0, 300.0).values == [1.0], "a gap would count as one state"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        ["odd"],
+        {"heat": []},
+        {"heat": [[1000.0, True]]},
+        {"heat": [[2000.0, 1.0]]},
+        {"heat": [[5.0, 1.0]] * 2},
+    ],
+)
+def test_a_garbled_value_is_none(journal: Journal, kept: object, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    journal.record_state(SERIES, kept, BOOT)
+    assert journal.flush()
+    again = sources(HandClock(1500.0))
+    inherit(journal, again)
+    assert "series start with new baselines" in caplog.text
+    assert len(again.series.record("heat", 1.0, 1500.0, 300.0).values) == 1

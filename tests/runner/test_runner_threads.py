@@ -11,6 +11,7 @@ import pytest
 from runner_kit import make_check
 from runner_node import Node, Probe, until
 
+from agent.check_threads import CheckThreads
 from agent.model import Finding, Verdict
 
 P, F = Verdict.PASS, Verdict.FAIL
@@ -113,3 +114,19 @@ def test_readings_without_news_are_told_together_and_news_at_once() -> None:
     quiet, latency_s, _ = asyncio.run(story())
     assert quiet <= 30  # a hundred readings, not a hundred tellings
     assert latency_s < 5.0
+
+
+def test_threads_end_when_nobody_has_jobs_any_more() -> None:
+    threads, hold, ran = CheckThreads(), threading.Event(), threading.Event()
+    idle = threads.run(ran.set, "idle")
+    assert ran.wait(10)
+
+    def job() -> None:
+        hold.wait(10)
+
+    busy = threads.run(job, "busy")
+    threads.close()
+    hold.set()
+    for thread in (idle, busy):
+        thread.join(10)
+        assert not thread.is_alive()

@@ -14,7 +14,7 @@ def launches() -> dict[str, Any]:
     """What is known of their launches: nothing is wrong."""
     return {
         name: {
-            "flags": {"summary": "12 flags, all known to vllm 0.32.0"},
+            "flags": {"summary": "12 flags, all known to vllm 0.32.0", "facts": {"flags": 12}},
             "memory": {"summary": "weights 60.0 GiB of 130.0 GiB a GPU"},
             "checkpoint": {"summary": "96 shards as the index says"},
         }
