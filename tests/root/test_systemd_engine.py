@@ -25,7 +25,6 @@ PROFILE: dict[str, Any] = {
     "nvlink": {"links_per_gpu": 0},
     "fabric": {"kind": "none"},
     "host": {"time_sync": False},
-    "checks": {"engine.flags": {"enabled": False}},  # a SIMULATED engine has no flags to be looked up
     "engines": {
         NAME: {
             "gpus": [],

@@ -47,7 +47,6 @@ def node_profile(**more: Any) -> dict[str, Any]:
         "fabric": {"kind": "none"},
         "host": {"time_sync": False},  # of this machine's kernel, which may have no time service
         "supervision": "process",
-        "checks": {"engine.flags": {"enabled": False}},  # the embedded engine is no installed vLLM
         "api": {"host": "127.0.0.1", "port": API_PORT},
         "engines": {"main": engine},
         **more,
