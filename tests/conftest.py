@@ -11,6 +11,8 @@ import pytest
 PR_SET_CHILD_SUBREAPER = 36
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+#: The roles' own code, as Ansible bundles it for a node: `nodegate_apply`.
+sys.path.insert(1, str(Path(__file__).parents[1] / "playbooks" / "module_utils"))
 
 
 @pytest.fixture(autouse=True)
