@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
 from agent.profile_types import Part, PathText
 
+SHA256 = r"^[0-9a-f]{64}$"
 _NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 
 
@@ -94,6 +95,49 @@ class Cooling(Coolant):
     )
 
 
+class FirmwareImage(Part):
+    """One firmware image that the BMC takes, and the versions that it brings."""
+
+    kind: Literal["bmc", "bios", "hgx", "nic", "ssd", "other"] = Field(
+        "other",
+        description="What it is for; images are applied bmc first, then bios and hgx, then the others",
+    )
+    order: int | None = Field(
+        None, description="Place among the images, smallest first; unset = by kind (10 bmc, 20 bios, hgx, 30)"
+    )
+    versions: dict[str, str] = Field(
+        description="Version by inventory id that the image brings (`*` matches), written as the BMC shows it",
+        min_length=1,
+    )
+    match: Literal["exact", "least"] = Field(
+        "exact", description="exact = no other version may run; least = a newer one may"
+    )
+    image: PathText = Field(
+        description="File on the controller; a relative path is looked for beside the inventory", min_length=1
+    )
+    sha256: str = Field(description="SHA-256 of the file in hexadecimal", pattern=SHA256)
+    image_url: str | None = Field(
+        None,
+        description="Where the BMC itself finds the same file; used only where it takes no upload (SimpleUpdate)",
+        pattern=r"^(https?|nfs|tftp|scp|sftp|ftp)://[^\s@]+$",
+    )
+    targets: list[str] = Field(
+        default_factory=list, description="Redfish paths that the update is for; empty = what the image names"
+    )
+    activation: Literal["reset", "ac_power_cycle", "bmc_reset", "none"] = Field(
+        description="What makes it run: a reset of the host, an AC power cycle, a BMC reset, or nothing more"
+    )
+    update_deadline_s: float = Field(
+        3600.0, description="Seconds that the BMC may take to write it", gt=0, le=14400
+    )
+    back_within_s: float = Field(
+        900.0,
+        description="Seconds that BMC and versions may take to be back after the activation",
+        gt=0,
+        le=7200,
+    )
+
+
 class Bmc(Part):
     """The node's BMC and what it must report."""
 
@@ -105,6 +149,9 @@ class Bmc(Part):
     firmware: dict[str, str] = Field(
         default_factory=dict,
         description="Least firmware version by inventory id (`*` matches), e.g. HGX_FW_NVSwitch_*: 96.10.6D",
+    )
+    images: dict[Annotated[str, Field(pattern=_NAME)], FirmwareImage] = Field(
+        default_factory=dict, description="Firmware images by a name of your own, e.g. hgx"
     )
     power_state: bool = Field(True, description="The system must report power On; false = not compared")
     power_max_w: float | None = Field(

@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from agent.profile_types import Part, Priority, Slot
+from agent.bmc_profile import SHA256
+from agent.profile_types import Part, PathText, Priority, Slot
 
 
 class FabricKind(StrEnum):
@@ -48,11 +49,28 @@ class NicPair(Part):
     driver_max: str | None = Field(None, description="Driver version that is too new for it; unset = none")
 
 
+class NicImage(Part):
+    """The firmware image of one kind of card."""
+
+    board_id: str = Field(description="PSID of the cards that it is for", pattern=r"^[A-Z0-9_]{6,32}$")
+    version: str = Field(description="Version of the image, e.g. 40.48.1000", pattern=r"^\d+(\.\d+)+$")
+    match: Literal["exact", "least"] = Field(
+        "exact", description="exact = no other version may run; least = a newer one may"
+    )
+    image: PathText = Field(
+        description="File on the controller; a relative path is looked for beside the inventory", min_length=1
+    )
+    sha256: str = Field(description="SHA-256 of the file in hexadecimal", pattern=SHA256)
+
+
 class NicSettings(Part):
     """What the NICs must be; the same for every data port."""
 
     firmware: list[NicPair] = Field(
         default_factory=list, description="Matrix of firmware and driver; a card that is in no row is told"
+    )
+    images: list[NicImage] = Field(
+        default_factory=list, description="Firmware that cards must run, one image for each kind of card"
     )
     pcie_speed_gts: float | None = Field(
         None, description="PCIe speed of the NIC in GT/s; unset = what the device itself can do", gt=0

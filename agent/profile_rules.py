@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from agent.enforce.rules import enforce_notes, enforce_problems
+from agent.firmware_rules import firmware_problems
 from agent.group.rules import group_problems
 from agent.launch_rules import launch_problems
 from agent.pair_rules import pair_notes, pair_problems
@@ -28,6 +29,7 @@ def cross_problems(profile: NodeProfile) -> list[CrossProblem]:
         *group_problems(profile),
         *pair_problems(profile),
         *enforce_problems(profile),
+        *firmware_problems(profile),
     ]
 
 
@@ -168,7 +170,9 @@ def _bmc_notes(profile: NodeProfile) -> Iterator[str]:
     """Numbers that nobody is asked for, and services that anybody could speak for."""
     bmc = profile.bmc
     if bmc.redfish is None:
-        asked = [key for key in ("bios_version", "bios", "firmware", "power_max_w") if getattr(bmc, key)]
+        asked = [
+            key for key in ("bios_version", "bios", "firmware", "images", "power_max_w") if getattr(bmc, key)
+        ]
         cooling = {**dict(bmc.cooling), "units": None}
         # A unit inherits temperatures, so with one they are compared.
         asked += [f"cooling.{key}" for key, value in cooling.items() if value and not bmc.cooling.units]

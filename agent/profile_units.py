@@ -83,6 +83,7 @@ UNITLESS = frozenset(
         "hugepages",
         "links",
         "numa_nodes",
+        "order",
         "nvswitches",
         "pcie_generation",
         "pcie_width",
