@@ -1,0 +1,64 @@
+"""What a play knows of a host's profile: merged and validated from the layers of its site, once per change.
+
+The layers of a site lie in `inventories/SITE/profiles`: all.yaml, GROUP.yaml, HOST.pins.yaml, HOST.yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError
+from agent.profile_loader import load_profile
+from agent.profile_render import render
+
+_known: dict[tuple[object, ...], dict[str, Any]] = {}
+
+
+def profile_vars(folder: Path, host: str, groups: Sequence[str]) -> Mapping[str, Any]:
+    """The variable `nodegate` of a host; `groups` lowest first. Raises ConfigError.
+
+    profile: plain data, defaults included; hash; rendered: the text for the node; layers: files lowest
+    first; pins_file: where its pins belong; site: the inventory's folder.
+    """
+    files = layer_files(folder, host, groups)
+    key = tuple((str(file), status.st_mtime_ns, status.st_size) for file, status in files)
+    if key not in _known:
+        _known[key] = _load(folder, host, [file for file, _status in files])
+    return _known[key]
+
+
+def layer_files(folder: Path, host: str, groups: Sequence[str]) -> list[tuple[Path, Any]]:
+    """The layers of a host that there are, lowest first, with their status. Raises ConfigError."""
+    names = ["all", *groups, f"{host}.pins", host]
+    found = []
+    for name in names:
+        file = folder / f"{name}.yaml"
+        try:
+            found.append((file, file.stat()))
+        except FileNotFoundError:
+            continue
+        except OSError as cause:
+            raise ConfigError(f"cannot be read: {cause.strerror}", where=str(file)) from cause
+    if not found:
+        remedy = f"write {folder}/{host}.yaml, or all.yaml for all hosts of the site"
+        raise ConfigError(f"{host} has no profile", where=str(folder), remedy=remedy)
+    return found
+
+
+def pins_file(folder: Path, host: str) -> Path:
+    """Where the pins of a host are recorded."""
+    return folder / f"{host}.pins.yaml"
+
+
+def _load(folder: Path, host: str, files: Sequence[Path]) -> dict[str, Any]:
+    loaded = load_profile(files[-1], overlays=files[:-1])
+    return {
+        "profile": loaded.profile.model_dump(mode="json"),
+        "hash": loaded.hash,
+        "rendered": render(loaded, loaded.tree),
+        "layers": [str(file) for file in files],
+        "pins_file": str(pins_file(folder, host)),
+        "site": str(folder.parent),
+    }
