@@ -88,7 +88,7 @@ class RedfishClient(Bmc):
             known = self._contexts.get(key)
         if known is not None:
             return known
-        context = _make_context(endpoint)  # not under the lock: a dead mount must stop no other service
+        context = make_context(endpoint)  # not under the lock: a dead mount must stop no other service
         with self._lock:
             for old in [old for old in self._contexts if old[:2] == key[:2] and old != key]:
                 del self._contexts[old]
@@ -128,7 +128,8 @@ def _stamp(path: str | None) -> object:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _make_context(endpoint: RedfishEndpoint) -> ssl.SSLContext:
+def make_context(endpoint: RedfishEndpoint) -> ssl.SSLContext:
+    """What TLS trusts for this endpoint. Raises SourceUnavailable if its CA file cannot be used."""
     try:
         # A pipe in the place of the file would be waited for without end.
         if endpoint.ca_file is not None and not stat.S_ISREG(Path(endpoint.ca_file).stat().st_mode):

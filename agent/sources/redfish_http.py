@@ -141,7 +141,7 @@ def reason(cause: BaseException) -> str:
     """What went wrong with the connection, without the text of any HTTP library."""
     if isinstance(cause, httpx.TimeoutException):
         return "no connection in time"
-    for each in _chain(cause):
+    for each in chain(cause):
         if isinstance(each, ssl.SSLCertVerificationError):
             text = " ".join(str(each.verify_message or "not trusted").split())
             return f"the certificate is refused: {text[:160]}"
@@ -160,7 +160,7 @@ def reason(cause: BaseException) -> str:
     return "no connection" if isinstance(cause, httpx.ConnectError) else type(cause).__name__
 
 
-def _chain(cause: BaseException) -> Iterator[BaseException]:
+def chain(cause: BaseException) -> Iterator[BaseException]:
     """An exception, what it was raised from, and the parts of a group."""
     waiting, seen = [cause], 0
     while waiting and seen < 20:

@@ -1,0 +1,1 @@
+"""Provisioning through the BMC: what plays do on the controller, without touching the node."""
