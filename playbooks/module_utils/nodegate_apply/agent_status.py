@@ -1,0 +1,106 @@
+"""What the agent on this node says of itself: who serves, and whether the node is proven. Reading only."""
+
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+ASK_S = 5.0
+_LOOPBACK = ("", "0.0.0.0", "::", "127.0.0.1", "localhost")  # noqa: S104
+
+
+def ask(host: str, port: int, path: str = "/status") -> dict[str, Any] | None:
+    """The agent's /status; None when nothing answers or what answers is no agent."""
+    address = "127.0.0.1" if host in _LOOPBACK else host
+    connection = http.client.HTTPConnection(address, port, timeout=ASK_S)
+    try:
+        connection.request("GET", path)
+        found = json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+    return found if isinstance(found, dict) and "gates" in found else None
+
+
+def serving(status: dict[str, Any] | None) -> list[str]:
+    """Engines that load balancers send traffic to now."""
+    return [gate["engine"] for gate in (status or {}).get("gates", []) if gate["ready"]]
+
+
+@dataclasses.dataclass
+class Proof:
+    """What a status proves. `waiting` may still become good; `problems` say why not."""
+
+    problems: list[str] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    waiting: list[str] = dataclasses.field(default_factory=list)
+    findings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        """Whether everything is proven."""
+        return not self.problems and not self.waiting
+
+
+def judge(status: dict[str, Any] | None, profile_hash: str, *, ready: bool = True) -> Proof:
+    """Whether the agent runs this profile, every check passes and every gate is open (`ready`)."""
+    proof = Proof()
+    if status is None:
+        proof.waiting.append("the agent does not answer; look at `systemctl status nodegate`")
+        return proof
+    if status.get("profile_hash") != profile_hash:
+        proof.waiting.append(
+            "the agent runs another profile; run the phase agent, or look at `journalctl -u nodegate`"
+        )
+        return proof
+    for result in status["results"]:
+        _weigh(proof, result)
+    mode = status.get("mode")
+    if not status["results"]:
+        proof.waiting.append("the agent has run no check yet")
+    for gate in status["gates"]:
+        if ready and mode != "observe" and not gate["ready"]:
+            proof.waiting.append(
+                f"gate {gate['engine']} is {gate['state']}: {gate['reason'] or 'no reason given'}"
+            )
+    return proof
+
+
+def _weigh(proof: Proof, result: dict[str, Any]) -> None:
+    verdict = result["verdict"]
+    if verdict in ("PASS", "SKIP"):
+        return
+    action = result.get("action") or {}
+    play = action.get("play")
+    finding = {
+        key: result.get(key) for key in ("check", "subject", "verdict", "observed", "expected", "summary")
+    }
+    proof.findings.append({**finding, "hint": action.get("hint", ""), "tag": play})
+    line = f"{result['check']} {result['subject']}: {result['summary']}"
+    remedy = f"run site.yml --tags {play}" if play else action.get("hint", "")
+    line = f"{line}; {remedy}" if remedy else line
+    if verdict == "WARN" or result.get("waived") or result.get("shadow"):
+        proof.warnings.append(line)
+    else:
+        proof.problems.append(f"{verdict} {line}")
+
+
+def wait_for(
+    probe: Callable[[], Proof],
+    wait_s: float,
+    *,
+    mono_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Proof:
+    """Ask until everything is proven, or for `wait_s`; a failing check may pass when it has run again."""
+    end_s = mono_s() + wait_s
+    while True:
+        proof = probe()
+        if proof.good or mono_s() >= end_s:
+            return proof
+        sleep(1.0)

@@ -1,0 +1,92 @@
+"""Guard: no play disturbs a node that serves, unless it drains it first, and gives it back afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .agent_status import serving
+from .host import Host, HostError
+
+#: Marks a maintenance of ours: only that is ended again.
+MARK = "nodegate playbook: "
+_ORDER_S = 60.0
+
+Status = dict[str, Any]
+
+
+class Guard:
+    """Takes one node out of service, and gives it back."""
+
+    def __init__(
+        self,
+        host: Host,
+        ask: Callable[[], Status | None],
+        program: str,
+        *,
+        mono_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Ask the agent with `ask`, order it with `program`."""
+        self._host, self._ask, self._program = host, ask, program
+        self._mono_s, self._sleep = mono_s, sleep
+
+    def take(self, drain: bool, reason: str, wait_s: float, *, check: bool) -> str:
+        """What was done, empty when nothing serves. Raises HostError."""
+        status = self._ask()
+        open_gates = serving(status)
+        if not open_gates or status is None:
+            return ""
+        names = ", ".join(open_gates)
+        if not drain:
+            raise HostError(
+                f"this node serves ({names}) and would be disturbed: drain it first"
+                " (nodegate maintenance enter --reason ...), or run the play with -e nodegate_drain=true"
+            )
+        if check:
+            return f"would drain {names}"
+        self._order("maintenance", "enter", "--reason", MARK + reason)
+        if status.get("mode") == "manage":
+            for gate in status["gates"]:
+                self._order("engine", "stop", gate["engine"], "--reason", MARK + reason)
+        self._wait_stopped(wait_s)
+        return f"drained {names}"
+
+    def give(self, *, check: bool) -> str:
+        """What was done, empty when the node is in no maintenance of ours. Raises HostError."""
+        status = self._ask()
+        held = ((status or {}).get("holds") or {}).get("maintenance") or {}
+        if status is None or not str(held.get("reason", "")).startswith(MARK):
+            return ""
+        if check:
+            return "would end the maintenance"
+        self._order("maintenance", "exit", "--reason", MARK + "done")
+        if status.get("mode") == "manage":
+            for gate in status["gates"]:
+                self._order("engine", "start", gate["engine"], "--reason", MARK + "done")
+        return "ended the maintenance"
+
+    def _order(self, *words: str) -> None:
+        self._host.must([self._program, *words], timeout_s=_ORDER_S)
+
+    def _wait_stopped(self, wait_s: float) -> None:
+        """Until no gate is open and no engine of the agent's runs."""
+        end_s = self._mono_s() + wait_s
+        while True:
+            status = self._ask()
+            gates = (status or {}).get("gates", [])
+            busy = [gate["engine"] for gate in gates if gate["ready"] or _runs(gate, status or {})]
+            if status is not None and not busy:
+                return
+            if self._mono_s() >= end_s:
+                what = f"{', '.join(busy)} still runs" if busy else "the agent does not answer"
+                raise HostError(
+                    f"{what} {wait_s:g} s after the drain began; look at `nodegate status`, and run again"
+                )
+            self._sleep(1.0)
+
+
+def _runs(gate: dict[str, Any], status: Status) -> bool:
+    process = gate.get("process") or {}
+    return status.get("mode") == "manage" and process.get("pid") is not None
