@@ -11,15 +11,9 @@ DOCUMENTATION = """
 module: nodegate_guard
 short_description: keep a serving node from being disturbed
 description:
-  - C(take) fails while an engine's gate is open, unless C(drain) is true. Then the node enters maintenance, its
-    engines are stopped once their requests are done, and nothing serves any more.
-  - C(give) ends a maintenance that C(take) began, and starts the engines again. Others' maintenance is kept.
+  - Fails while an engine's gate is open, unless C(drain) is true. Then the node enters maintenance and its
+    engines are stopped once their requests are done. M(nodegate_verify) gives it back.
 options:
-  action:
-    description: take the node out of service, or give it back.
-    type: str
-    choices: [take, give]
-    required: true
   host:
     description: Address of the agent's read-only interface (api.host of the profile).
     type: str
@@ -48,10 +42,9 @@ options:
 
 
 def main() -> None:
-    """Take or give back."""
+    """Take the node out of service if it serves."""
     module = AnsibleModule(
         argument_spec={
-            "action": {"type": "str", "choices": ["take", "give"], "required": True},
             "host": {"type": "str", "default": "127.0.0.1"},
             "port": {"type": "int", "required": True},
             "drain": {"type": "bool", "default": False},
@@ -64,13 +57,10 @@ def main() -> None:
     given = module.params
     guard = Guard(Host(), lambda: agent_status.ask(given["host"], given["port"]), given["program"])
     try:
-        if given["action"] == "take":
-            done = guard.take(given["drain"], given["reason"], given["wait_s"], check=module.check_mode)
-        else:
-            done = guard.give(check=module.check_mode)
+        done = guard.take(given["drain"], given["reason"], given["wait_s"], check=module.check_mode)
     except HostError as cause:
         module.fail_json(msg=str(cause))
-    module.exit_json(changed=bool(done), msg=done or "nothing to do")
+    module.exit_json(changed=bool(done), msg=done or "nothing serves here")
 
 
 if __name__ == "__main__":

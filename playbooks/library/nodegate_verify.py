@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nodegate_apply import agent_status
+from ansible.module_utils.nodegate_apply.guard import Guard
+from ansible.module_utils.nodegate_apply.host import Host, HostError
 
 DOCUMENTATION = """
 module: nodegate_verify
 short_description: ask the agent whether the node is proven
 description:
-  - Reads /status of the agent on the node, and changes nothing.
+  - Reads /status of the agent on the node.
   - Passes when the agent runs the wanted profile, no check fails or is unknown, and every gate is open.
+  - With C(give_back), a maintenance that M(nodegate_guard) began is ended once every check passes; nothing
+    else is ever changed.
 options:
   host:
     description: Address of the agent's read-only interface (api.host of the profile).
@@ -32,6 +36,14 @@ options:
     description: Whether gates must be open.
     type: bool
     default: true
+  give_back:
+    description: Whether a maintenance of M(nodegate_guard) is ended.
+    type: bool
+    default: false
+  program:
+    description: The nodegate program on the node.
+    type: str
+    default: /opt/nodegate/bin/nodegate
 """
 
 
@@ -44,18 +56,33 @@ def main() -> None:
             "profile_hash": {"type": "str", "required": True},
             "wait_s": {"type": "float", "default": 0},
             "ready": {"type": "bool", "default": True},
+            "give_back": {"type": "bool", "default": False},
+            "program": {"type": "str", "default": "/opt/nodegate/bin/nodegate"},
         },
         supports_check_mode=True,
     )
     given = module.params
 
-    def probe() -> agent_status.Proof:
-        status = agent_status.ask(given["host"], given["port"])
-        return agent_status.judge(status, given["profile_hash"], ready=given["ready"])
+    def ask() -> dict[str, object] | None:
+        return agent_status.ask(given["host"], given["port"])
 
-    proof = agent_status.wait_for(probe, given["wait_s"])
+    def prove(ready: bool) -> agent_status.Proof:
+        return agent_status.wait_for(
+            lambda: agent_status.judge(ask(), given["profile_hash"], ready=ready), given["wait_s"]
+        )
+
+    guard = Guard(Host(), ask, given["program"])
+    held = guard.holds()
+    proof = prove(given["ready"] and not held)
+    gave = held and given["give_back"] and proof.good and not module.check_mode
+    if gave:
+        try:
+            guard.give()
+        except HostError as cause:
+            module.fail_json(msg=str(cause))
+        proof = prove(given["ready"])
     lines = [*proof.problems, *proof.waiting]
-    result = {"changed": False, "findings": proof.findings, "warned": proof.warnings}
+    result = {"changed": gave, "findings": proof.findings, "warned": proof.warnings}
     if lines:
         more = f" (and {len(lines) - 1} more, see `problems`)" if len(lines) > 1 else ""
         module.fail_json(msg=lines[0] + more, problems=lines, **result)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 ASK_S = 5.0
+_KEPT = ("check", "subject", "verdict", "observed", "expected", "summary")
 _LOOPBACK = ("", "0.0.0.0", "::", "127.0.0.1", "localhost")  # noqa: S104
 
 

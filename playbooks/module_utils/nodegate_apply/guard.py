@@ -53,19 +53,18 @@ class Guard:
         self._wait_stopped(wait_s)
         return f"drained {names}"
 
-    def give(self, *, check: bool) -> str:
-        """What was done, empty when the node is in no maintenance of ours. Raises HostError."""
-        status = self._ask()
-        held = ((status or {}).get("holds") or {}).get("maintenance") or {}
-        if status is None or not str(held.get("reason", "")).startswith(MARK):
-            return ""
-        if check:
-            return "would end the maintenance"
+    def holds(self) -> bool:
+        """Whether the node is in a maintenance that `take` began."""
+        held = ((self._ask() or {}).get("holds") or {}).get("maintenance") or {}
+        return str(held.get("reason", "")).startswith(MARK)
+
+    def give(self) -> None:
+        """End our maintenance and start the engines again. Raises HostError."""
+        status = self._ask() or {}
         self._order("maintenance", "exit", "--reason", MARK + "done")
         if status.get("mode") == "manage":
             for gate in status["gates"]:
                 self._order("engine", "start", gate["engine"], "--reason", MARK + "done")
-        return "ended the maintenance"
 
     def _order(self, *words: str) -> None:
         self._host.must([self._program, *words], timeout_s=_ORDER_S)
