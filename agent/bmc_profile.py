@@ -106,7 +106,7 @@ class FirmwareImage(Part):
         None, description="Place among the images, smallest first; unset = by kind (10 bmc, 20 bios, hgx, 30)"
     )
     versions: dict[str, str] = Field(
-        description="Version by inventory id that the image brings (`*` matches), written as the BMC shows it",
+        description="Version that the image brings by inventory id (`*` matches), as the BMC writes it",
         min_length=1,
     )
     match: Literal["exact", "least"] = Field(
@@ -118,7 +118,7 @@ class FirmwareImage(Part):
     sha256: str = Field(description="SHA-256 of the file in hexadecimal", pattern=SHA256)
     image_url: str | None = Field(
         None,
-        description="Where the BMC itself finds the same file; used only where it takes no upload (SimpleUpdate)",
+        description="Where the BMC finds the same file by itself; used only where it takes no upload",
         pattern=r"^(https?|nfs|tftp|scp|sftp|ftp)://[^\s@]+$",
     )
     targets: list[str] = Field(

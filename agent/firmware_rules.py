@@ -1,4 +1,4 @@
-"""What firmware desired state contradicts in itself: images beside the least versions, and beside each other."""
+"""What firmware asked for contradicts: images beside the least versions, and beside each other."""
 
 from __future__ import annotations
 

@@ -1,0 +1,228 @@
+"""Make written firmware run: reset the host or the BMC, or cycle the power; then wait for it to be back.
+
+Reset types are those that the service lists. Auxiliary power is cycled with the host off: NVIDIA's action
+refuses otherwise, and Dell's extended reset works then alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agent.checks.redfish_tree import said
+from agent.provision.firmware_inventory import document, link, members
+from agent.provision.firmware_push import ImageRefused, Writes
+from agent.provision.redfish_words import LoginRefused, RedfishError, Refused, Uncertain, Untrusted
+
+_ROOT = "/redfish/v1"
+_RESTARTS = ("GracefulRestart", "ForceRestart", "PowerCycle")
+_BMC_RESTARTS = ("GracefulRestart", "ForceRestart")
+#: Actions of vendors that cycle auxiliary power, and what they take.
+_AUX = {
+    "#NvidiaChassis.AuxPowerReset": {"ResetType": "AuxPowerCycle"},
+    "#DellOemChassis.ExtendedReset": {"ResetType": "PowerCycle", "FinalPowerState": "On"},
+}
+_OFF_WITHIN_S, _POLL_S, _LOOK_S = 180.0, 5.0, 20.0
+#: A host that is off this long after its power came back has to be switched on.
+_COMES_ON_S = 60.0
+#: What one activation of a group of images must be, strongest first: each does what those after it do.
+STRENGTH = ("ac_power_cycle", "reset", "bmc_reset", "none")
+
+
+class Acts(Writes, Protocol):
+    """What is needed of a Redfish client to reset and to wait."""
+
+    mono_s: Callable[[], float]
+    sleep: Callable[[float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One reset that the service offers."""
+
+    target: str
+    body: Mapping[str, Any]
+    #: The system that must be off first, and on afterwards.
+    system: str | None = None
+    host_off: bool = False
+
+
+def find_action(bmc: Acts, kind: str) -> Action:
+    """How this BMC does it. Raises ImageRefused when it offers nothing, or RedfishError."""
+    if kind == "bmc_reset":
+        return _bmc_reset(bmc)
+    path, system = _host(bmc)
+    if kind == "reset":
+        for type_ in _RESTARTS:
+            target = _offered(bmc, system, "#ComputerSystem.Reset", type_)
+            if target:
+                return Action(target, {"ResetType": type_}, path)
+        raise ImageRefused(f"{path}: offers no restart of the host; restart it by hand and run again")
+    target = _offered(bmc, system, "#ComputerSystem.Reset", "FullPowerCycle")
+    if target:
+        return Action(target, {"ResetType": "FullPowerCycle"}, path)
+    for chassis in members(document(bmc, f"{_ROOT}/Chassis")):
+        found = _of_chassis(bmc, chassis, path)
+        if found is not None:
+            return found
+    raise ImageRefused(
+        f"{bmc_name(bmc)}: offers no AC power cycle; cycle the node's power at its PDU and run again"
+    )
+
+
+def bmc_name(bmc: object) -> str:
+    """The service as lines name it."""
+    return f"BMC {getattr(bmc, 'origin', '')}".strip()
+
+
+def activate(
+    bmc: Acts, action: Action, within_s: float, is_done: Callable[[], str | None], tell: Callable[[str], None]
+) -> None:
+    """Do it and wait until `is_done` has nothing to say. Raises ImageRefused with what it says at the end."""
+    if action.host_off and action.system is not None:
+        _switch_off(bmc, action.system, tell)
+    tell(f"activation: {action.body['ResetType']} by {action.target}")
+    start_s = bmc.mono_s()
+    try:
+        bmc.post(action.target, action.body)
+    except Uncertain:
+        tell("activation: the BMC went away while it was told; looking what comes of it")
+    _wait(bmc, action, start_s, within_s, is_done, tell)
+
+
+def _wait(
+    bmc: Acts,
+    action: Action,
+    start_s: float,
+    within_s: float,
+    is_done: Callable[[], str | None],
+    tell: Callable[[str], None],
+) -> None:
+    waits_for: str | None = "nothing has been read yet"
+    switched_on = False
+    while waits_for is not None:
+        spent_s = bmc.mono_s() - start_s
+        if spent_s >= within_s:
+            raise ImageRefused(
+                f"{bmc_name(bmc)}: {within_s:.0f} s after {action.body['ResetType']}: {waits_for}; look at"
+                " the BMC's log, allow more time (back_within_s), or cycle the power by hand; then run again"
+            )
+        bmc.sleep(min(_POLL_S, within_s - spent_s))
+        try:
+            waits_for = is_done()
+            if action.system is not None and not _is_on(bmc, action.system):
+                waits_for = waits_for or "the host is off"
+                if not switched_on and spent_s >= _COMES_ON_S:
+                    switched_on = True
+                    _switch(bmc, action.system, "On", tell)
+        except (Untrusted, LoginRefused):
+            raise
+        except RedfishError as cause:
+            waits_for = str(cause)
+        if waits_for is not None:
+            tell(f"activation: {spent_s:.0f} of {within_s:.0f} s: {waits_for}")
+
+
+def _host(bmc: Acts) -> tuple[str, dict[str, Any]]:
+    """The system that is the host: it has a Bios; a baseboard that is listed as a system has none."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for path in members(document(bmc, f"{_ROOT}/Systems")):
+        system = document(bmc, path)
+        if _action(system, "#ComputerSystem.Reset") is not None:
+            found.append((path, system))
+    found.sort(key=lambda each: link(each[1], "Bios") is None)
+    if not found:
+        raise ImageRefused(f"{bmc_name(bmc)}: shows no system that can be reset; reset it by hand")
+    return found[0]
+
+
+def _bmc_reset(bmc: Acts) -> Action:
+    _path, system = _host(bmc)
+    links = system.get("Links")
+    managed = links.get("ManagedBy") if isinstance(links, dict) else None
+    first = (
+        [each.get("@odata.id") for each in managed if isinstance(each, dict)]
+        if isinstance(managed, list)
+        else []
+    )
+    for path in [*filter(None, first), *members(document(bmc, f"{_ROOT}/Managers"))]:
+        manager = document(bmc, path)
+        for type_ in _BMC_RESTARTS:
+            target = _offered(bmc, manager, "#Manager.Reset", type_)
+            if target:
+                return Action(target, {"ResetType": type_})
+    raise ImageRefused(f"{bmc_name(bmc)}: offers no reset of itself; restart it by hand and run again")
+
+
+def _of_chassis(bmc: Acts, path: str, system: str) -> Action | None:
+    chassis = document(bmc, path)
+    target = _offered(bmc, chassis, "#Chassis.Reset", "FullPowerCycle")
+    if target:
+        return Action(target, {"ResetType": "FullPowerCycle"}, system)
+    actions = chassis.get("Actions")
+    oem = actions.get("Oem") if isinstance(actions, dict) else None
+    for name, body in _AUX.items():
+        action = oem.get(name) if isinstance(oem, dict) else None
+        target = action.get("target") if isinstance(action, dict) else None
+        if isinstance(target, str):
+            return Action(target, body, system, host_off=True)
+    return None
+
+
+def _action(holder: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    actions = holder.get("Actions")
+    action = actions.get(name) if isinstance(actions, dict) else None
+    return action if isinstance(action, dict) and isinstance(action.get("target"), str) else None
+
+
+def _offered(bmc: Acts, holder: Mapping[str, Any], name: str, type_: str) -> str | None:
+    """The action's target if it takes this ResetType: listed with it, or in its ActionInfo."""
+    action = _action(holder, name)
+    if action is None:
+        return None
+    listed: Any = action.get("ResetType@Redfish.AllowableValues")
+    info = action.get("@Redfish.ActionInfo")
+    if listed is None and isinstance(info, str):
+        try:
+            listed = _of_info(document(bmc, info))
+        except Refused:
+            listed = None
+    return str(action["target"]) if isinstance(listed, list) and type_ in listed else None
+
+
+def _of_info(info: Mapping[str, Any]) -> Sequence[Any] | None:
+    parameters = info.get("Parameters")
+    for each in parameters if isinstance(parameters, list) else ():
+        if isinstance(each, dict) and each.get("Name") == "ResetType":
+            values = each.get("AllowableValues")
+            return values if isinstance(values, list) else None
+    return None
+
+
+def _is_on(bmc: Acts, system: str) -> bool:
+    state = document(bmc, system, _LOOK_S).get("PowerState")
+    return state is None or state == "On"
+
+
+def _switch_off(bmc: Acts, system: str, tell: Callable[[str], None]) -> None:
+    """First as the host likes it, then without asking it. Raises ImageRefused when it stays on."""
+    for type_ in ("GracefulShutdown", "ForceOff"):
+        if document(bmc, system, _LOOK_S).get("PowerState") == "Off":
+            return
+        _switch(bmc, system, type_, tell)
+        end_s = bmc.mono_s() + _OFF_WITHIN_S
+        while bmc.mono_s() < end_s and document(bmc, system, _LOOK_S).get("PowerState") != "Off":
+            bmc.sleep(_POLL_S)
+    state = said(str(document(bmc, system, _LOOK_S).get("PowerState")), 20)
+    if state != "Off":
+        raise ImageRefused(
+            f"{system}: PowerState is {state} {_OFF_WITHIN_S:.0f} s after ForceOff; switch it off by hand"
+        )
+
+
+def _switch(bmc: Acts, system: str, type_: str, tell: Callable[[str], None]) -> None:
+    target = _offered(bmc, document(bmc, system, _LOOK_S), "#ComputerSystem.Reset", type_)
+    if target is not None:
+        tell(f"activation: {type_}")
+        bmc.post(target, {"ResetType": type_}, again=True)

@@ -1,0 +1,111 @@
+"""What firmware a BMC says that it has: UpdateService, its inventory, and what is written and waits.
+
+A version that waits for activation is in no inventory; the task that wrote it says so by the message
+`Update.*.AwaitToActivate` with component and version, in the order that its BMC likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from agent.checks.redfish_tree import said
+from agent.provision.firmware_plan import Inventory
+from agent.provision.redfish_words import NotThere, Refused
+
+UPDATE_SERVICE = "/redfish/v1/UpdateService"
+_TASKS = "/redfish/v1/TaskService/Tasks"
+#: No BMC has more; a longer list is none.
+MAX_MEMBERS = 2000
+MAX_TASKS = 50
+
+
+class Reads(Protocol):
+    """What is needed of a Redfish client to look."""
+
+    def get(self, path: str, *, patience_s: float | None = None) -> Any:
+        """A pair of document and ETag."""
+
+
+def read_inventory(bmc: Reads, patterns: Iterable[str], *, patience_s: float | None = None) -> Inventory:
+    """Versions of the ids that the patterns match; other ids by name only. Raises RedfishError."""
+    service = document(bmc, UPDATE_SERVICE, patience_s)
+    path = link(service, "FirmwareInventory") or f"{UPDATE_SERVICE}/FirmwareInventory"
+    wanted = tuple(patterns)
+    running: dict[str, str] = {}
+    unreadable: dict[str, str] = {}
+    for member in members(document(bmc, path, patience_s)):
+        id_ = member.rstrip("/").rpartition("/")[2]
+        if not any(fnmatchcase(id_, pattern) for pattern in wanted):
+            running[id_] = ""
+            continue
+        try:
+            version = document(bmc, member, patience_s).get("Version")
+        except Refused as cause:
+            unreadable[id_] = cause.problem
+            continue
+        running[id_] = version if isinstance(version, str) else ""
+    return Inventory(running, _waiting(bmc, patience_s), unreadable)
+
+
+def _waiting(bmc: Reads, patience_s: float | None) -> dict[str, tuple[str, ...]]:
+    """By inventory id, what finished tasks say is written and waits to be activated."""
+    try:
+        listed = members(document(bmc, _TASKS, patience_s))
+    except Refused:
+        return {}  # a BMC without a task list forgets what it has written: it is written again
+    found: dict[str, set[str]] = {}
+    for path in listed[-MAX_TASKS:]:
+        try:
+            task = document(bmc, path, patience_s)
+        except NotThere:
+            continue  # tasks end and are forgotten while they are read
+        for one, other in _awaited(task):
+            found.setdefault(one, set()).add(other)
+            found.setdefault(other, set()).add(one)
+    return {id_: tuple(sorted(versions)) for id_, versions in found.items()}
+
+
+def _awaited(task: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of component and version, in either order."""
+    if task.get("TaskState") != "Completed":
+        return []
+    messages = task.get("Messages")
+    pairs = []
+    for message in messages if isinstance(messages, list) else ():
+        id_ = message.get("MessageId") if isinstance(message, dict) else None
+        arguments = message.get("MessageArgs") if isinstance(message, dict) else None
+        if not isinstance(id_, str) or not id_.startswith("Update.") or not id_.endswith(".AwaitToActivate"):
+            continue
+        if isinstance(arguments, list) and len(arguments) >= 2:
+            pairs.append((str(arguments[0]), str(arguments[1])))
+    return pairs
+
+
+def document(bmc: Reads, path: str, patience_s: float | None = None) -> dict[str, Any]:
+    """One document. Raises RedfishError."""
+    found, _etag = bmc.get(path, patience_s=patience_s)
+    return dict(found)
+
+
+def link(holder: Mapping[str, Any], key: str) -> str | None:
+    """Path of a linked resource."""
+    value = holder.get(key)
+    path = value.get("@odata.id") if isinstance(value, dict) else None
+    return path if isinstance(path, str) and path else None
+
+
+def members(collection: Mapping[str, Any]) -> list[str]:
+    """Paths of a collection's members. Raises Refused for what is no list of members."""
+    listed = collection.get("Members")
+    paths = (
+        [each.get("@odata.id") for each in listed if isinstance(each, dict)]
+        if isinstance(listed, list)
+        else []
+    )
+    found = [path for path in paths if isinstance(path, str) and path]
+    if not isinstance(listed, list) or len(found) != len(listed) or len(found) > MAX_MEMBERS:
+        name = said(str(collection.get("@odata.id", "a collection")), 100)
+        raise Refused("is no list of members", where=name, remedy="update the BMC, or ask its vendor")
+    return found
