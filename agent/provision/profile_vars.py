@@ -13,7 +13,8 @@ from agent.errors import ConfigError
 from agent.profile_loader import load_profile
 from agent.profile_render import render
 
-_known: dict[tuple[object, ...], dict[str, Any]] = {}
+#: By host and the state of its layers: Ansible asks anew for every task.
+_known: dict[tuple[object, ...], dict[str, Any] | ConfigError] = {}
 
 
 def profile_vars(folder: Path, host: str, groups: Sequence[str]) -> Mapping[str, Any]:
@@ -23,10 +24,16 @@ def profile_vars(folder: Path, host: str, groups: Sequence[str]) -> Mapping[str,
     first; pins_file: where its pins belong; site: the inventory's folder.
     """
     files = layer_files(folder, host, groups)
-    key = tuple((str(file), status.st_mtime_ns, status.st_size) for file, status in files)
+    key = (host, *((str(file), status.st_mtime_ns, status.st_size) for file, status in files))
     if key not in _known:
-        _known[key] = _load(folder, host, [file for file, _status in files])
-    return _known[key]
+        try:
+            _known[key] = _load(folder, host, [file for file, _status in files])
+        except ConfigError as fault:
+            _known[key] = fault
+    found = _known[key]
+    if isinstance(found, ConfigError):
+        raise found
+    return found
 
 
 def layer_files(folder: Path, host: str, groups: Sequence[str]) -> list[tuple[Path, Any]]:

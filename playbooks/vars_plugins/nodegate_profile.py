@@ -28,6 +28,7 @@ version_added: "1.0"
 short_description: node profile of each host
 description:
   - Gives every host the variable C(nodegate), see agent/provision/profile_vars.py.
+  - Of several inventories, the one that lists a host first has its profile.
 options: {}
 """
 
@@ -35,21 +36,37 @@ options: {}
 class VarsModule(BaseVarsPlugin):
     """Gives `nodegate` to hosts; groups get nothing."""
 
+    # Which host is asked for decides; Ansible must ask anew for each, and only when it needs one.
     is_stateless = False
 
-    def get_vars(self, loader: Any, path: Any, entities: Any, cache: bool = True) -> dict[str, Any]:
+    def get_vars(self, loader: Any, path: Any, entities: Any, *_: Any, **__: Any) -> dict[str, Any]:
         """The variables of the hosts among `entities` that `path` has profiles for."""
         super().get_vars(loader, path, entities)
-        folder = Path(path if isinstance(path, str) else path.decode()) / "profiles"
+        site = Path(path if isinstance(path, str) else path.decode()).resolve()
         found: dict[str, Any] = {}
         for entity in entities if isinstance(entities, list) else [entities]:
-            if not isinstance(entity, Host) or not folder.is_dir():
-                continue
-            if MISSING is not None:
-                raise AnsibleError(MISSING)
-            groups = [group.name for group in sort_groups(entity.get_groups()) if group.name != "all"]
-            try:
-                found = {"nodegate": profile_vars(folder, entity.name, groups)}
-            except AgentError as fault:
-                found = {"nodegate": {"fault": str(fault), "site": str(folder.parent)}}
+            if isinstance(entity, Host) and _lists(site, entity):
+                found = {"nodegate": _profile(site / "profiles", entity)}
         return found
+
+
+def _lists(site: Path, host: Host) -> bool:
+    """Whether this folder is the one whose inventory lists the host, and has profiles.
+
+    Asked before any file is looked at: with several inventories, each has a layer `all`.
+    """
+    listed_in = host.vars.get("inventory_dir")
+    if listed_in is not None and Path(str(listed_in)).resolve() != site:
+        return False
+    return (site / "profiles").is_dir()
+
+
+def _profile(folder: Path, host: Host) -> dict[str, Any]:
+    """The variable itself; a profile that is bad stops this host alone, by the first task of its play."""
+    if MISSING is not None:
+        raise AnsibleError(MISSING)
+    groups = [group.name for group in sort_groups(host.get_groups()) if group.name != "all"]
+    try:
+        return dict(profile_vars(folder, host.name, groups))
+    except AgentError as fault:
+        return {"fault": str(fault), "site": str(folder.parent)}
