@@ -3,7 +3,7 @@
 Everything that it mounts is in that namespace, so it is gone with the last process of the host. The network
 namespace is made anew for each boot: one that outlived it would keep its sysctls, unlike a machine.
 
-    python nspawn_life.py JSON    keys: name, group, root, folder, binds, network_pid, links, more
+    python nspawn_life.py JSON    keys: name, group, root, folder, seeds, removed, binds, network_pid, links, more
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +46,10 @@ def mount_root(life: dict[str, Any]) -> Path:
     identity = hashlib.sha256(life["name"].encode()).hexdigest()[:32]
     (merged / "etc/machine-id").write_text(identity + "\n")
     (merged / "etc/hostname").write_text(life["name"] + "\n")
+    for path in life["removed"]:
+        shutil.rmtree(merged / path)
+    for seed in life["seeds"]:
+        command("cp", "-a", f"{seed}/.", str(merged))
     return merged
 
 

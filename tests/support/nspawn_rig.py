@@ -4,7 +4,7 @@
         rig["a"].run(["systemctl", "is-system-running"]).stdout
 
 Every host has an overlay on a tmpfs, a network namespace of its own and the project read-only at /opt/repo
-with its environment /opt/nodegate. Nothing touches this machine's network, mounts or units, and nothing is
+with its environment /opt/nodegate; `Making` leaves those away and adds files of its own. Nothing touches this machine's network, mounts or units, and nothing is
 left when the block ends. The hosts' kernel is this machine's: its clock, /proc/sys/vm and kernel log too.
 """
 
@@ -23,9 +23,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from nspawn_root import binds, nspawn_root
+from nspawn_root import PREMADE, binds, nspawn_root
 
 LIFE = Path(__file__).with_name("nspawn_life.py")
 BOOT_WITHIN_S = 90.0
@@ -74,11 +75,28 @@ class Network:
         self._holder.wait(10)
 
 
+@dataclass(frozen=True)
+class Making:
+    """How a host is made: folders whose content lies over the root, and whether the project is there."""
+
+    seeds: Sequence[Path] = ()
+    premade: bool = True
+
+
 class Host:
     """One host. It is booted by `boot` and off after `close`."""
 
-    def __init__(self, name: str, number: int, network: Network, folder: Path, more: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        network: Network,
+        folder: Path,
+        more: Sequence[str],
+        making: Making | None = None,
+    ) -> None:
         """Nothing runs yet. `more`: further words for systemd-nspawn."""
+        self._making = making or Making()
         self.name = name
         self.addresses = {link: f"{prefix}.{10 + number}" for link, prefix in NETWORKS.items()}
         self.console = folder / f"{name}.console"
@@ -97,7 +115,9 @@ class Host:
             "group": f"{os.getpid()}-{self.name}",
             "root": str(nspawn_root()),
             "folder": str(self._folder),
-            "binds": binds(),
+            "seeds": [str(seed) for seed in self._making.seeds],
+            "removed": [] if self._making.premade else [path.lstrip("/") for path in PREMADE],
+            "binds": binds() if self._making.premade else [],
             "network_pid": self.network.pid,
             "links": [
                 {
@@ -247,13 +267,18 @@ class Host:
 
 
 @contextlib.contextmanager
-def systemd_hosts(*names: str, more: Sequence[str] = ()) -> Iterator[dict[str, Host]]:
+def systemd_hosts(
+    *names: str, more: Sequence[str] = (), makings: Mapping[str, Making] | None = None
+) -> Iterator[dict[str, Host]]:
     """Boot the hosts, all at once, and switch them off at the end."""
     nspawn_root()
     with contextlib.ExitStack() as ends, tempfile.TemporaryDirectory(prefix="nodegate-hosts-") as folder:
         network = Network()
         ends.callback(network.close)
-        hosts = {name: Host(name, i, network, Path(folder), more) for i, name in enumerate(names)}
+        made = makings or {}
+        hosts = {
+            name: Host(name, i, network, Path(folder), more, made.get(name)) for i, name in enumerate(names)
+        }
         for host in hosts.values():
             ends.callback(host.close)
             host.start()

@@ -31,6 +31,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 REPO_INSIDE = "/opt/repo"
 PACKAGES_INSIDE = "/opt/site-packages"
 VENV_INSIDE = "/opt/nodegate"
+#: What a host that is to be provisioned must not have: the environment, and the folders for the binds.
+PREMADE = (VENV_INSIDE, REPO_INSIDE, PACKAGES_INSIDE)
 _ENTRY = f"#!{VENV_INSIDE}/bin/python\nimport sys\nfrom agent.cli import main\nsys.exit(main())\n"
 
 
