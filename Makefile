@@ -48,7 +48,7 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.base
 	@touch $@
 
 $(VENV)/.provision: requirements/provision.txt $(VENV)/.base
-	@echo "installing the provision extra (Ansible, about 550 MB)"
+	@echo "installing the provision extra (ansible-core, ansible-runner)"
 	@$(PIP) install --require-hashes -r requirements/provision.txt
 	@touch $@
 
