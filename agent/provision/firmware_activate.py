@@ -1,7 +1,6 @@
 """Make written firmware run: reset the host or the BMC, or cycle the power; then wait for it to be back.
 
-Reset types are those that the service lists. Auxiliary power is cycled with the host off: NVIDIA's action
-refuses otherwise, and Dell's extended reset works then alone.
+Reset types are those that the service lists. Vendors' own actions want the host off before they cycle power.
 """
 
 from __future__ import annotations
@@ -18,11 +17,14 @@ from agent.provision.redfish_words import LoginRefused, RedfishError, Refused, U
 _ROOT = "/redfish/v1"
 _RESTARTS = ("GracefulRestart", "ForceRestart", "PowerCycle")
 _BMC_RESTARTS = ("GracefulRestart", "ForceRestart")
-#: Actions of vendors that cycle auxiliary power, and what they take.
-_AUX = {
-    "#NvidiaChassis.AuxPowerReset": {"ResetType": "AuxPowerCycle"},
-    "#DellOemChassis.ExtendedReset": {"ResetType": "PowerCycle", "FinalPowerState": "On"},
-}
+#: Actions of vendors that cycle auxiliary power, the ResetTypes that do it, and what else they take. They
+#: come before FullPowerCycle, which does not reach the GPU baseboard on some machines (Dell KB 000355295).
+_AUX: tuple[tuple[str, tuple[str, ...], Mapping[str, str]], ...] = (
+    ("NvidiaChassis.AuxPowerReset", ("AuxPowerCycle", "AuxPowerCycleForce"), {}),
+    ("DellOemChassis.ExtendedReset", ("PowerCycle",), {"FinalPowerState": "On"}),
+    ("OemSystemExtensions.Reset", ("ACCycle",), {}),
+    ("HpeComputerSystemExt.SystemReset", ("AuxCycle",), {}),
+)
 _OFF_WITHIN_S, _POLL_S, _LOOK_S = 180.0, 5.0, 20.0
 #: A host that is off this long after its power came back has to be switched on.
 _COMES_ON_S = 60.0
@@ -59,13 +61,18 @@ def find_action(bmc: Acts, kind: str) -> Action:
             if target:
                 return Action(target, {"ResetType": type_}, path)
         raise ImageRefused(f"{path}: offers no restart of the host; restart it by hand and run again")
-    target = _offered(bmc, system, "#ComputerSystem.Reset", "FullPowerCycle")
-    if target:
-        return Action(target, {"ResetType": "FullPowerCycle"}, path)
-    for chassis in members(document(bmc, f"{_ROOT}/Chassis")):
-        found = _of_chassis(bmc, chassis, path)
+    parts = [(path, system)]
+    parts += [(each, document(bmc, each)) for each in members(document(bmc, f"{_ROOT}/Chassis"))]
+    for _where, part in parts:
+        found = _aux(bmc, part, path)
         if found is not None:
             return found
+    for name, (_where, part) in zip(
+        ("#ComputerSystem.Reset", *["#Chassis.Reset"] * len(parts)), parts, strict=False
+    ):
+        target = _offered(bmc, part, name, "FullPowerCycle")
+        if target:
+            return Action(target, {"ResetType": "FullPowerCycle"}, path)
     raise ImageRefused(
         f"{bmc_name(bmc)}: offers no AC power cycle; cycle the node's power at its PDU and run again"
     )
@@ -139,8 +146,7 @@ def _host(bmc: Acts) -> tuple[str, dict[str, Any]]:
 
 def _bmc_reset(bmc: Acts) -> Action:
     _path, system = _host(bmc)
-    links = system.get("Links")
-    managed = links.get("ManagedBy") if isinstance(links, dict) else None
+    managed = _part(system, "Links").get("ManagedBy")
     first = (
         [each.get("@odata.id") for each in managed if isinstance(each, dict)]
         if isinstance(managed, list)
@@ -155,40 +161,64 @@ def _bmc_reset(bmc: Acts) -> Action:
     raise ImageRefused(f"{bmc_name(bmc)}: offers no reset of itself; restart it by hand and run again")
 
 
-def _of_chassis(bmc: Acts, path: str, system: str) -> Action | None:
-    chassis = document(bmc, path)
-    target = _offered(bmc, chassis, "#Chassis.Reset", "FullPowerCycle")
-    if target:
-        return Action(target, {"ResetType": "FullPowerCycle"}, system)
-    actions = chassis.get("Actions")
-    oem = actions.get("Oem") if isinstance(actions, dict) else None
-    for name, body in _AUX.items():
-        action = oem.get(name) if isinstance(oem, dict) else None
-        target = action.get("target") if isinstance(action, dict) else None
-        if isinstance(target, str):
-            return Action(target, body, system, host_off=True)
+def _aux(bmc: Acts, holder: Mapping[str, Any], system: str) -> Action | None:
+    """A vendor's action of this resource that cycles auxiliary power."""
+    offered = _oem_actions(holder)
+    for name, types, more in _AUX:
+        action = offered.get(name)
+        if action is None:
+            continue
+        listed = _types(bmc, action)
+        type_ = next((each for each in types if listed is None or each in listed), None)
+        if type_ is not None:
+            return Action(str(action["target"]), {"ResetType": type_, **more}, system, host_off=True)
     return None
 
 
+def _oem_actions(holder: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Actions of vendors by name: under Actions.Oem, also by vendor, or under Oem.VENDOR.Actions."""
+    groups = [_part(holder, "Actions", "Oem")]
+    groups += [each for each in groups[0].values() if isinstance(each, dict)]
+    groups += [_part(each, "Actions") for each in _part(holder, "Oem").values() if isinstance(each, dict)]
+    return {
+        name.lstrip("#"): action
+        for group in groups
+        for name, action in group.items()
+        if isinstance(action, dict) and isinstance(action.get("target"), str)
+    }
+
+
+def _part(holder: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """An object within an object; an empty one where there is none."""
+    found: Any = holder
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, dict) else {}
+
+
 def _action(holder: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    actions = holder.get("Actions")
-    action = actions.get(name) if isinstance(actions, dict) else None
-    return action if isinstance(action, dict) and isinstance(action.get("target"), str) else None
+    action = _part(holder, "Actions", name)
+    return action if isinstance(action.get("target"), str) else None
 
 
 def _offered(bmc: Acts, holder: Mapping[str, Any], name: str, type_: str) -> str | None:
-    """The action's target if it takes this ResetType: listed with it, or in its ActionInfo."""
+    """The action's target if it says that it takes this ResetType."""
     action = _action(holder, name)
-    if action is None:
+    if action is None or type_ not in (_types(bmc, action) or ()):
         return None
-    listed: Any = action.get("ResetType@Redfish.AllowableValues")
+    return str(action["target"])
+
+
+def _types(bmc: Acts, action: Mapping[str, Any]) -> Sequence[Any] | None:
+    """ResetTypes that an action takes, by itself or by its ActionInfo; None when it does not say."""
+    listed = action.get("ResetType@Redfish.AllowableValues")
     info = action.get("@Redfish.ActionInfo")
     if listed is None and isinstance(info, str):
         try:
             listed = _of_info(document(bmc, info))
         except Refused:
-            listed = None
-    return str(action["target"]) if isinstance(listed, list) and type_ in listed else None
+            return None
+    return listed if isinstance(listed, list) else None
 
 
 def _of_info(info: Mapping[str, Any]) -> Sequence[Any] | None:

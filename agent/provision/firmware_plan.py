@@ -96,8 +96,14 @@ class Plan:
         return tuple(step for step in self.steps if step.state is not State.CURRENT)
 
 
-def plan(images: Mapping[str, FirmwareImage], inventory: Inventory, *, allow_downgrade: bool = False) -> Plan:
-    """Compare each image with the inventory."""
+def plan(
+    images: Mapping[str, FirmwareImage],
+    inventory: Inventory,
+    *,
+    least: Mapping[str, str] | None = None,
+    allow_downgrade: bool = False,
+) -> Plan:
+    """Compare each image with the inventory, and with `least` (bmc.firmware) what no image brings."""
     steps: list[Step] = []
     problems: list[str] = []
     for name in sorted(images, key=lambda name: (place_of(images[name]), name)):
@@ -114,7 +120,21 @@ def plan(images: Mapping[str, FirmwareImage], inventory: Inventory, *, allow_dow
                 problems += [problem] if problem else []
                 force |= forced
         steps.append(Step(name, images[name], tuple(rows), force))
+    problems += _too_old(least or {}, inventory, {row.id for step in steps for row in step.rows})
     return Plan(tuple(steps), tuple(problems))
+
+
+def _too_old(least: Mapping[str, str], inventory: Inventory, brought: set[str]) -> Iterator[str]:
+    """What is older than bmc.firmware allows, and no image can help."""
+    for pattern, version in least.items():
+        for id_ in _ids(inventory):
+            if not fnmatchcase(id_, pattern) or id_ in brought or id_ in inventory.unreadable:
+                continue
+            if relation(inventory.running[id_], version) is Relation.OLDER:
+                yield (
+                    f"bmc.firmware.{pattern}: {said(id_)} is {said(inventory.running[id_])}, older than"
+                    f" {version}, and no image of bmc.images brings it; add one, or update it by hand"
+                )
 
 
 def relation(have: str, want: str) -> Relation:

@@ -110,7 +110,7 @@ def push(
         reply = bmc.post(target, body)
     task = _task_of(reply)
     if task is not None:
-        bmc.task_wait(task, image.update_deadline_s, lambda progress: tell(_line(step.name, progress)))
+        bmc.task_wait(task, image.update_deadline_s, _Teller(step.name, tell))
 
 
 def _parameters(service: Mapping[str, Any], step: Step) -> dict[str, Any]:
@@ -145,7 +145,18 @@ def _task_of(reply: Reply) -> str | None:
     return reply.location.removesuffix("/Monitor") if reply.location else None
 
 
-def _line(name: str, progress: TaskProgress) -> str:
-    done = "" if progress.percent is None else f" {progress.percent} %"
-    words = f" ({progress.message})" if progress.message else ""
-    return f"{name}: {progress.state or 'running'}{done}{words}"
+class _Teller:
+    """Tells a task's progress: each new state and message, and every tenth of the way."""
+
+    def __init__(self, name: str, tell: Callable[[str], None]) -> None:
+        self._name, self._tell = name, tell
+        self._told: tuple[str, int, str] | None = None
+
+    def __call__(self, progress: TaskProgress) -> None:
+        news = (progress.state, (progress.percent or 0) // 10, progress.message)
+        if news == self._told:
+            return
+        self._told = news
+        done = "" if progress.percent is None else f" {progress.percent} %"
+        words = f" ({progress.message})" if progress.message else ""
+        self._tell(f"{self._name}: {progress.state or 'running'}{done}{words}")

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from agent.bmc_profile import FirmwareImage
+from agent.bmc_profile import Bmc
 from agent.errors import AgentError
 from agent.provision.firmware_activate import STRENGTH, Action, Acts, activate, find_action
 from agent.provision.firmware_inventory import read_inventory
@@ -52,6 +52,8 @@ class Outcome:
     pending: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     reboot_required: bool = False
+    activated: bool = False
+    notes: list[str] = field(default_factory=list)
 
     def result(self) -> dict[str, Any]:
         """As Ansible takes it."""
@@ -61,20 +63,22 @@ class Outcome:
             "drift": self.drift,
             "pending": self.pending,
             "reboot_required": self.reboot_required,
-            "msg": "; ".join(self.problems or self.pending) or "firmware is as the profile asks",
+            "activated": self.activated,
+            "msg": "; ".join(self.problems or self.notes) or "firmware is as the profile asks",
         }
 
 
-def run(bmc: Acts, images: Mapping[str, FirmwareImage], options: Options) -> Outcome:
+def run(bmc: Acts, wanted: Bmc, options: Options) -> Outcome:
     """Do it all; what fails is in the outcome's problems."""
     outcome = Outcome()
-    if not images:
+    if not wanted.images and not wanted.firmware:
         return outcome
     try:
-        first = _Run(bmc, images, options, outcome).plan()
+        job = _Run(bmc, wanted, options, outcome)
+        first = job.plan()
         _tell_plan(outcome, first)
         if not outcome.problems and first.due:
-            _Run(bmc, images, options, outcome).apply(first)
+            job.apply(first)
     except AgentError as cause:
         outcome.problems.append(str(cause))
     return outcome
@@ -95,17 +99,19 @@ def _lines(versions: Mapping[str, str]) -> str:
 @dataclass(slots=True)
 class _Run:
     bmc: Acts
-    images: Mapping[str, FirmwareImage]
+    wanted: Bmc
     options: Options
     outcome: Outcome
     done: list[str] = field(default_factory=list)
 
     def plan(self, names: Iterable[str] | None = None, patience_s: float | None = None) -> Plan:
         """What is to be done now, for all images or some."""
-        images = {name: image for name, image in self.images.items() if names is None or name in names}
-        patterns = [pattern for image in images.values() for pattern in image.versions]
+        every = self.wanted.images
+        images = every if names is None else {name: every[name] for name in names}
+        least = self.wanted.firmware if names is None else {}
+        patterns = [*least, *(pattern for image in images.values() for pattern in image.versions)]
         inventory = read_inventory(self.bmc, patterns, patience_s=patience_s)
-        return plan(images, inventory, allow_downgrade=self.options.allow_downgrade)
+        return plan(images, inventory, least=least, allow_downgrade=self.options.allow_downgrade)
 
     def apply(self, first: Plan) -> None:
         """Everything that can refuse is asked before the first byte is sent; then place by place."""
@@ -181,7 +187,7 @@ class _Run:
 
     def _activate(self, steps: list[Step], actions: Mapping[str, Action]) -> None:
         kind = min((step.image.activation for step in steps), key=STRENGTH.index)
-        self.outcome.changed = True
+        self.outcome.changed = self.outcome.activated = True
         names = _names(steps)
 
         def is_done() -> str | None:
@@ -194,12 +200,14 @@ class _Run:
         activate(self.bmc, actions[kind], within_s, is_done, self.options.tell)
 
     def _tell_pending(self, steps: list[Step], held: Iterable[str] = ()) -> None:
-        later = [*held]
-        note = f" (until then held back: {', '.join(later)})" if later else ""
-        self.outcome.pending += [
-            f"{step.name} is written and waits for {step.image.activation}{note}" for step in steps
+        self.outcome.pending += [f"{step.name} ({step.image.activation})" for step in steps]
+        self.outcome.notes += [
+            f"{step.name} is written and waits for {step.image.activation}" for step in steps
         ]
-        self.outcome.reboot_required = any(step.image.activation == "reset" for step in steps)
+        later = [*held]
+        if later:
+            self.outcome.notes.append(f"until then held back: {', '.join(later)}")
+        self.outcome.reboot_required = bool(steps)
 
 
 def _names(steps: Iterable[Step]) -> list[str]:

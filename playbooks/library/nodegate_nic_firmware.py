@@ -8,7 +8,7 @@ module: nodegate_nic_firmware
 short_description: Burn the NIC firmware of the node's profile
 description:
   - Compares what flint says of each card of the data ports with C(fabric.nic.images) of the profile.
-  - Burns only images whose SHA-256, PSID and version are those of the profile, never an older one unless asked.
+  - Burns images whose SHA-256, PSID and version are those of the profile, no older one unless asked.
   - The action plugin of the same name copies the images that are needed to the node.
 options:
   ports:

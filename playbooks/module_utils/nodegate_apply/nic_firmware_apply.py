@@ -1,4 +1,4 @@
-"""Bring the firmware of the NICs to what the profile asks for: look, verify the images, burn, reset if allowed."""
+"""Bring NIC firmware to what the profile asks for: look, verify the images, burn, reset if allowed."""
 
 from __future__ import annotations
 
