@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from agent.sources import KmsgRecord
 from agent.sources.documents import one_problem, read_bounded, read_json, read_yaml
 from agent.sources.fs import is_plain_path
 from agent.sources.kmsg_records import parse_line
-from agent.sources.node_model import NET, NETDEV_PARTS, NodeMeta, NvmlDocument, is_refused
+from agent.sources.node_live import check_live
+from agent.sources.node_model import NET, NETDEV_PARTS, Live, NodeMeta, NvmlDocument, is_refused
 from agent.sources.node_model_host import BMC, HOST, TREE
 
 _FILE_LIMIT_B = 1 << 20
@@ -50,6 +51,18 @@ class NodeFolder:
     bmc: Mapping[str, Any] | None
     profile: Path | None
     scenarios: Mapping[str, Path]
+    #: What is read from this machine instead.
+    live: Live
+
+
+def read_again(folder: NodeFolder) -> NodeFolder:
+    """The folder with its live documents as they are now. Raises ConfigError naming file and key."""
+    changes: dict[str, Any] = {}
+    if "nvml" in folder.live.documents:
+        changes["nvml"] = _read_nvml(folder.path / "nvml.json")
+    if "net" in folder.live.documents:
+        changes["net"] = _read_net(folder.path / "net.json")
+    return replace(folder, **changes)
 
 
 def load_node_folder(path: Path) -> NodeFolder:
@@ -57,9 +70,11 @@ def load_node_folder(path: Path) -> NodeFolder:
     _refuse_strange_folder(path)
     profile = path / "profile.yaml"
     files = _read_files(path)
+    meta = _read_meta(path / "node.yaml")
     return NodeFolder(
         path=path,
-        meta=_read_meta(path / "node.yaml"),
+        meta=meta,
+        live=meta.live or Live(),
         nvml=_read_nvml(path / "nvml.json"),
         net=_read_net(path / "net.json") if (path / "net.json").exists() else None,
         files=files,
@@ -93,9 +108,12 @@ def _refuse_strange_folder(path: Path) -> None:
 def _read_meta(path: Path) -> NodeMeta:
     data = read_yaml(path)
     try:
-        return NodeMeta.model_validate(data)
+        meta = NodeMeta.model_validate(data)
     except ValidationError as error:
         raise one_problem(error, data, str(path)) from error
+    if meta.live is not None:
+        check_live(meta.live, path)
+    return meta
 
 
 def _read_nvml(path: Path) -> dict[str, Any]:

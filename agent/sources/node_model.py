@@ -174,6 +174,21 @@ class NvmlDocument(Document):
     gpus: Annotated[list[Gpu], Field(max_length=1024)]
 
 
+class Live(Document):
+    """What is read from this machine instead of the folder: see node_live.py."""
+
+    #: Parts of the host.
+    host: list[Literal["units", "disks", "mounts", "clock", "reach"]] = Field(default_factory=list)
+    #: Documents of the folder that are read again whenever they have been replaced.
+    documents: list[Literal["nvml", "net"]] = Field(default_factory=list)
+    #: Whether Redfish services are really asked, as the profile says.
+    bmc: Flag = False
+    #: Prefixes of paths (`sys`, `proc/sys`, `etc`, `proc/cmdline`) and the real folder or file that each is.
+    tree: dict[Name, Annotated[str, Field(strict=True, pattern=r"^/", max_length=4096)]] = Field(
+        default_factory=dict
+    )
+
+
 class NodeMeta(Document):
     """node.yaml: what was captured, when, and what of it is not real."""
 
@@ -190,6 +205,7 @@ class NodeMeta(Document):
     redacted: Flag = False
     filled_in: list[Text] = Field(default_factory=list)
     not_captured: list[Text] = Field(default_factory=list)
+    live: Live | None = None
 
 
 GPU: TypeAdapter[Any] = TypeAdapter(or_refused(Gpu))

@@ -27,38 +27,16 @@ from agent.sources.engine import EngineBoard
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal, SystemReading
 from agent.sources.kmsg_records import KmsgLog, event_kinds
 from agent.sources.net_events import EVENT_LINK
-from agent.sources.node_folder import NodeFolder, load_node_folder
+from agent.sources.node_folder import load_node_folder
 from agent.sources.node_model import is_refused
+from agent.sources.redfish import RedfishClient
 from agent.sources.refusals import source_error
 from agent.sources.replay_host import ReplayBmc, ReplayHost
+from agent.sources.replay_live import live_host, live_tree
+from agent.sources.replay_stage import Stage
 from agent.sources.replay_tree import ReplayTree
-from agent.sources.scenario import NO_SCENARIO, EngineStep, Scenario, Step, load_scenario
-from agent.sources.timeline import SYSTEM_UNIT, Timeline
-
-
-class Stage:
-    """What all replayed sources share: the folder, the timeline, and where in the scenario we are."""
-
-    def __init__(self, folder: NodeFolder, scenario: Scenario, clock: Clock) -> None:
-        """Stand at second 0 until start()."""
-        self.folder = folder
-        self.scenario = scenario
-        self.timeline = Timeline(folder, scenario)
-        self.clock = clock
-        self.opened_mono_s = clock.mono_s()
-        self.started_mono_s: float | None = None
-
-    def elapsed_s(self) -> float:
-        """Seconds into the scenario."""
-        return 0.0 if self.started_mono_s is None else max(0.0, self.clock.mono_s() - self.started_mono_s)
-
-    def now(self, *unit: str) -> Any:
-        """A unit's value now."""
-        return self.timeline.value(unit, self.elapsed_s())
-
-    def part(self, key: str, *unit: str) -> Any:
-        """One part of a unit's value now; the whole when it is gone or refused."""
-        return self.timeline.part(unit, self.elapsed_s(), key)
+from agent.sources.scenario import NO_SCENARIO, EngineStep, Step, load_scenario
+from agent.sources.timeline import SYSTEM_UNIT
 
 
 class ReplayNvml:
@@ -67,14 +45,14 @@ class ReplayNvml:
     def __init__(self, stage: Stage) -> None:
         """Answer from `stage`."""
         self._stage = stage
-        gpus = stage.folder.nvml["gpus"]
-        self._identities = [GpuIdentity(**gpu["identity"]) for gpu in gpus]
-        self._unit_of = {gpu["identity"]["uuid"]: str(i) for i, gpu in enumerate(gpus)}
+
+    def _identities(self) -> list[GpuIdentity]:
+        return [GpuIdentity(**gpu["identity"]) for gpu in self._stage.captured().nvml["gpus"]]
 
     def system(self) -> SystemReading:
         """Driver and library versions and the device count, less GPUs that the scenario has taken away."""
         values = self._system_values()
-        places = range(len(self._identities))
+        places = range(len(self._identities()))
         gone = sum(self._stage.part("identity", "nvml", "gpus", str(i)) is None for i in places)
         return SystemReading(**{**values, "device_count": max(0, values["device_count"] - gone)})
 
@@ -85,7 +63,7 @@ class ReplayNvml:
         """Every GPU in PCI bus order."""
         self._system_values()
         found = []
-        for i, captured in enumerate(self._identities):
+        for i, captured in enumerate(self._identities()):
             identity = self._stage.part("identity", "nvml", "gpus", str(i))
             if identity is None:
                 continue
@@ -99,7 +77,8 @@ class ReplayNvml:
     def read(self, uuid: str, group: NvmlGroup) -> GpuReading:
         """One group of values of one GPU."""
         self._system_values()
-        unit = ("nvml", "gpus", self._unit_of.get(uuid, ""))
+        uuids = [identity.uuid for identity in self._identities()]
+        unit = ("nvml", "gpus", str(uuids.index(uuid)) if uuid in uuids else "")
         identity = self._stage.part("identity", *unit)
         if identity is None:
             raise DeviceAbsent(f"NVML has no GPU {uuid}")
@@ -224,15 +203,16 @@ class ReplaySources:
         self.folder = stage.folder
         self.scenario = stage.scenario
         self.engine_steps = tuple(action for step in stage.scenario.steps for action in step.engine)
+        self._redfish = RedfishClient() if stage.folder.live.bmc else None
         self.sources = Sources(
             clock=stage.clock,
-            tree=ReplayTree(stage.folder, stage.timeline, stage.elapsed_s),
+            tree=live_tree(ReplayTree(stage.folder, stage.timeline, stage.elapsed_s), stage.folder.live),
             nvml=ReplayNvml(stage),
             net=ReplayNet(stage),
             kmsg=ReplayKmsg(stage),
             engines=EngineBoard(on_event),
-            host=ReplayHost(stage.folder, stage.now, stage.opened_mono_s),
-            bmc=ReplayBmc(stage.folder, stage.now),
+            host=live_host(ReplayHost(stage.folder, stage.now, stage.opened_mono_s), stage.folder.live),
+            bmc=self._redfish or ReplayBmc(stage.folder, stage.now),
             simulated=True,
         )
         self._due = list(stage.scenario.steps)
@@ -253,6 +233,8 @@ class ReplaySources:
         self._closing.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        if self._redfish is not None:
+            self._redfish.close()
 
     def tick(self) -> float | None:
         """Announce every step that is due; seconds until the next one, None after the last."""

@@ -150,7 +150,7 @@ class ProvisionRig:
     def run(
         self, *argv: str, timeout: float = ANSIBLE_WITHIN_S, extra: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command of the controller beside the hosts, in the repository; errors come with its output."""
+        """Run a command of the controller beside the hosts, in the repository; its errors are in the output."""
         return subprocess.run(
             self.network.words(list(argv)),
             stdin=subprocess.DEVNULL,

@@ -67,7 +67,7 @@ def make_common(folder: Path) -> None:
 
 
 def expand(home: Path) -> None:
-    """tree.json and links.json as real files and links: sys/ and proc/ live, the rest as a smaller tree.json."""
+    """tree.json and links.json as real files and links below sys/; the rest as a smaller tree.json."""
     files: dict[str, Any] = json.loads((DEMO / "tree.json").read_text())
     links: dict[str, str] = json.loads((DEMO / "links.json").read_text())
     real = {link: _real_target(link, target) for link, target in links.items() if link.startswith("sys/")}
