@@ -138,6 +138,34 @@ class FirmwareImage(Part):
     )
 
 
+Switch = Literal["enabled", "disabled"]
+
+
+class BiosIntent(Part):
+    """What the BIOS should do, in words that are the same for all vendors; unset = not asked.
+
+    Maps by vendor, model and BIOS version turn it into attributes; what no map knows is refused.
+    """
+
+    numa_nodes_per_socket: Literal[1, 2, 4] | None = Field(
+        None, description="NUMA nodes of one socket (NPS of AMD, sub-NUMA clusters of Intel)"
+    )
+    memory_interleave: Literal["channel", "node"] | None = Field(
+        None, description="channel = over the channels of a NUMA node; node = over the sockets, hiding NUMA"
+    )
+    performance_profile: Literal["max_performance", "balanced"] | None = Field(
+        None, description="The vendor's own profile of power and performance"
+    )
+    c_states: Switch | None = Field(None, description="Idle states of the CPU beyond C1")
+    aspm: Switch | None = Field(None, description="Power saving of PCIe links")
+    sriov: Switch | None = Field(None, description="SR-IOV")
+    iommu: Switch | None = Field(None, description="IOMMU (AMD-Vi, VT-d)")
+    acs: Switch | None = Field(None, description="PCIe access control services")
+    above_4g_decoding: Switch | None = Field(None, description="PCIe memory above 4 GiB")
+    x2apic: Switch | None = Field(None, description="x2APIC mode")
+    nvlink_topology: Literal["mesh"] | None = Field(None, description="How the BIOS sets up NVLink")
+
+
 class Bmc(Part):
     """The node's BMC and what it must report."""
 
@@ -145,6 +173,9 @@ class Bmc(Part):
     bios_version: str | None = Field(None, description="BIOS version; unset = not compared")
     bios: dict[str, str | int | bool] = Field(
         default_factory=dict, description="BIOS attributes by their Redfish name, e.g. ACSControl: Disabled"
+    )
+    bios_intent: BiosIntent = Field(
+        default_factory=BiosIntent, description="BIOS settings by intent; `bios` wins over them"
     )
     firmware: dict[str, str] = Field(
         default_factory=dict,

@@ -174,6 +174,7 @@ def _bmc_notes(profile: NodeProfile) -> Iterator[str]:
             key for key in ("bios_version", "bios", "firmware", "images", "power_max_w") if getattr(bmc, key)
         ]
         cooling = {**dict(bmc.cooling), "units": None}
+        asked += [f"bios_intent.{key}" for key, value in bmc.bios_intent if value is not None]
         # A unit inherits temperatures, so with one they are compared.
         asked += [f"cooling.{key}" for key, value in cooling.items() if value and not bmc.cooling.units]
         if asked:

@@ -83,6 +83,7 @@ UNITLESS = frozenset(
         "hugepages",
         "links",
         "numa_nodes",
+        "numa_nodes_per_socket",
         "order",
         "nvswitches",
         "pcie_generation",

@@ -14,7 +14,7 @@ from agent.model import ActionKind, Finding, Phase, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 
 CHECKS = load_all()
-PLAY_TAGS = {"gpu", "nic", "roce", "sysctl", "topo"}
+PLAY_TAGS = {"bios", "firmware", "gpu", "nic", "roce", "sysctl", "topo"}
 NO_HARDWARE = {
     "gpus": {"count": 0},
     "nvlink": {"links_per_gpu": 0},
@@ -159,7 +159,7 @@ def test_a_node_without_hardware_skips_it(check: Check) -> None:
         ("engine.health", {"mode": "observe"}),
         *((f"bmc.{name}", {"bmc": {"redfish": None}}) for name in ("air", "events", "health", "leak")),
         *((f"bmc.{name}", {"bmc": None}) for name in ("bios", "coolant", "firmware", "power")),
-        ("bmc.bios", {"bmc": {"bios": None, "bios_version": None}}),
+        ("bmc.bios", {"bmc": {"bios": None, "bios_intent": None, "bios_version": None}}),
         ("bmc.firmware", {"bmc": {"firmware": None}}),
         ("bmc.coolant", {"bmc": {"cooling": None}}),
     ],

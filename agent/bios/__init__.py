@@ -1,0 +1,1 @@
+"""BIOS settings by intent, and the attributes by which each vendor's BIOS is told of them."""
