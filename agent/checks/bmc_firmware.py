@@ -1,4 +1,4 @@
-"""bmc.firmware: is every firmware that the profile names new enough (NVSwitch, GPU, ERoT, BMC, CPLD)?
+"""bmc.firmware: is every firmware that the profile names new enough, or of the version of its image?
 
 Redfish: /redfish/v1/UpdateService/FirmwareInventory/ID: Version (SoftwareInventory schema). Firmware that was
 written and not yet activated still shows its running version here.
@@ -7,6 +7,7 @@ written and not yet activated still shows its running version here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from agent.checks import advice
@@ -30,13 +31,44 @@ from agent.node_profile import NodeProfile
 from agent.sources import Sources
 
 INVENTORY = f"{ROOT}/UpdateService/FirmwareInventory"
-_UPDATE = advice.person(
-    "Drain the node, update this firmware through the BMC and power-cycle the node so that it takes effect."
+_UPDATE = advice.play(
+    "firmware",
+    "Drain the node and run site.yml --tags firmware: it updates this firmware and activates it.",
+)
+_NEWER = advice.play(
+    "firmware",
+    "Correct the version in the profile, or go back: site.yml --tags firmware -e allow_downgrade=true.",
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One version that the profile asks for; `exact` = no other one will do."""
+
+    key: str
+    pattern: str
+    version: str
+    exact: bool = False
+
+    def is_met(self, version: str) -> bool:
+        """Whether a version will do. Raises ParseError if the two cannot be compared."""
+        if version.strip() == self.version.strip():
+            return True
+        enough = at_least(version, self.version)
+        return enough and (not self.exact or at_least(self.version, version))
+
+
+def _wanted(profile: NodeProfile) -> list[_Wanted]:
+    found = [_Wanted(f"bmc.firmware.{id_}", id_, least) for id_, least in profile.bmc.firmware.items()]
+    for name, image in profile.bmc.images.items():
+        for id_, version in image.versions.items():
+            key = f"bmc.images.{name}.versions.{id_}"
+            found.append(_Wanted(key, id_, version, image.match == "exact"))
+    return found
+
+
 def _nothing_asked(profile: NodeProfile) -> str | None:
-    return no_bmc(profile) or (None if profile.bmc.firmware else "the profile asks for no firmware version")
+    return no_bmc(profile) or (None if _wanted(profile) else "the profile asks for no firmware version")
 
 
 @check(
@@ -54,46 +86,48 @@ def _nothing_asked(profile: NodeProfile) -> str | None:
     action=_UPDATE,
 )
 def bmc_firmware(sources: Sources, profile: NodeProfile, _limits: Limits) -> Iterator[Finding]:
-    """Each inventory id that a pattern of the profile matches must have at least its version."""
+    """Each inventory id that a pattern of the profile matches must run the version asked for."""
     yield judge_node(sources, profile, lambda service: _judge(service, profile))
 
 
 def _judge(service: Service, profile: NodeProfile) -> Finding:
     links = {path.rstrip("/").rpartition("/")[2]: path for path in service.member_links(INVENTORY)}
     remarks: list[Finding] = []
-    count = 0
-    for pattern, minimum in profile.bmc.firmware.items():
-        ids = sorted(id_ for id_ in links if fnmatchcase(id_, pattern))
-        count += len(ids)
+    seen: set[str] = set()
+    wanted = _wanted(profile)
+    for each in wanted:
+        ids = sorted(id_ for id_ in links if fnmatchcase(id_, each.pattern))
+        seen |= {*ids}
         if not ids:
-            remarks.append(_absent(pattern, minimum, len(links)))
-        remarks += [_judge_one(service, links[id_], id_, pattern, minimum) for id_ in ids]
-    summary = f"{count} firmware versions are new enough"
-    first = next(iter(profile.bmc.firmware))
-    basis = Basis.profile(f"bmc.firmware.{first}")
-    return merged(remarks, Finding(NODE, Verdict.PASS, summary, count, basis=basis))
+            remarks.append(_absent(each, len(links)))
+        remarks += [_judge_one(service, links[id_], id_, each) for id_ in ids]
+    summary = f"{len(seen)} firmware versions are as the profile asks"
+    basis = Basis.profile(wanted[0].key)
+    return merged(remarks, Finding(NODE, Verdict.PASS, summary, len(seen), basis=basis))
 
 
-def _absent(pattern: str, minimum: str, known: int) -> Finding:
-    summary = f"no firmware in the BMC's inventory of {known} is named {pattern}"
+def _absent(want: _Wanted, known: int) -> Finding:
+    summary = f"no firmware in the BMC's inventory of {known} is named {want.pattern}"
     action = advice.person(
         "Look whether the part is there; if the BMC names it otherwise, correct the profile."
     )
-    basis = Basis.profile(f"bmc.firmware.{pattern}")
-    return Finding(NODE, Verdict.FAIL, summary, "absent", minimum, action=action, basis=basis)
+    basis = Basis.profile(want.key)
+    return Finding(NODE, Verdict.FAIL, summary, "absent", want.version, action=action, basis=basis)
 
 
-def _judge_one(service: Service, path: str, id_: str, pattern: str, minimum: str) -> Finding:
+def _judge_one(service: Service, path: str, id_: str, want: _Wanted) -> Finding:
     try:
         version = text(service.document(path), "Version")
         if not version or not version.strip():
             return Finding(NODE, Verdict.UNKNOWN, f"{said(id_)} gives no version")
-        enough = at_least(version, minimum)
+        met = want.is_met(version)
+        newer = not met and at_least(version, want.version)
     except SourceError as cause:
         return Finding(NODE, Verdict.UNKNOWN, f"{said(id_)}: {cause}")
-    basis = Basis.profile(f"bmc.firmware.{pattern}")
+    basis = Basis.profile(want.key)
     seen = said(version)
-    if enough:
-        return Finding(NODE, Verdict.PASS, f"{said(id_)} {seen}", seen, minimum, basis=basis)
-    summary = f"{said(id_)} is {seen}, older than {minimum}"
-    return Finding(NODE, Verdict.FAIL, summary, seen, minimum, action=_UPDATE, basis=basis)
+    if met:
+        return Finding(NODE, Verdict.PASS, f"{said(id_)} {seen}", seen, want.version, basis=basis)
+    action = _NEWER if newer else _UPDATE
+    summary = f"{said(id_)} is {seen}, {'newer' if newer else 'older'} than {want.version}"
+    return Finding(NODE, Verdict.FAIL, summary, seen, want.version, action=action, basis=basis)

@@ -1,4 +1,4 @@
-"""nic.firmware: do firmware and driver of each NIC go together, by the profile's matrix?
+"""nic.firmware: has each NIC the firmware of its image, and do firmware and driver go together by the matrix?
 
 Kernel: /sys/class/infiniband/DEVICE/{fw_ver,board_id}. The driver's version is /sys/module/mlx5_core/version,
 which the driver of DOCA/OFED alone has, else ETHTOOL_GDRVINFO's, where a driver of the kernel itself reports
@@ -21,15 +21,24 @@ from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPair, NicPort, NodeProfile
 from agent.sources import Sources
 
-_BURN = advice.play("nic", "Burn the firmware that the matrix asks for with mlxfwmanager and reset the card.")
+_BURN = advice.play(
+    "firmware",
+    "Drain the node and run site.yml --tags firmware: it burns the image of the profile and loads it.",
+)
+_NEWER = advice.play(
+    "firmware",
+    "Correct the version in the profile, or go back: site.yml --tags firmware -e allow_downgrade=true.",
+)
 _DRIVER = advice.play(
-    "nic", "Install the driver version that the matrix names for this firmware, and reboot."
+    "kernel", "Install the driver version that the matrix names for this firmware, and reboot."
 )
 _ROW = advice.person("Add a row for this card (its PSID, or `*`) to fabric.nic.firmware in the profile.")
 _INBOX = advice.person(
     "Install the driver of DOCA, or leave driver_min and driver_max out of the row for the kernel's driver."
 )
-_SAME = advice.play("nic", "Burn one firmware version on all cards of this kind.")
+_SAME = advice.play(
+    "firmware", "Name one image for this PSID in fabric.nic.images and run site.yml --tags firmware."
+)
 _MATRIX = Basis.profile("fabric.nic.firmware")
 _PSID = re.compile(r"[A-Z0-9_]{6,32}")
 _OSRELEASE = "proc/sys/kernel/osrelease"
@@ -97,6 +106,9 @@ def _driver_version(sources: Sources, port: NicPort) -> tuple[str, bool]:
 
 def _judge(port: NicPort, card: _Card, profile: NodeProfile, newest: dict[str, str]) -> Finding:
     matrix, subject = profile.fabric.nic.firmware, subject_of(port)
+    problem = _against_image(subject, card, profile)
+    if problem is not None:
+        return problem
     row = _row(matrix, card.board_id)
     if row is not None:
         problem = _against(subject, card, row)
@@ -113,6 +125,19 @@ def _judge(port: NicPort, card: _Card, profile: NodeProfile, newest: dict[str, s
     note = "" if matrix else "; the profile has no matrix to compare it with"
     want = row.firmware_min if row is not None else None
     return Finding(subject, Verdict.PASS, f"{card.words()}{note}", card.firmware, want, basis=_MATRIX)
+
+
+def _against_image(subject: str, card: _Card, profile: NodeProfile) -> Finding | None:
+    """Another version than that of the image that the profile names for this card."""
+    for image in profile.fabric.nic.images:
+        have, want = compared(card.firmware), compared(image.version)
+        if image.board_id != card.board_id or have == want or (have > want and image.match == "least"):
+            continue
+        action = _NEWER if have > want else _BURN
+        summary = f"{card.words()}: the profile asks for {image.version}"
+        basis = Basis.profile(f"fabric.nic.images.{image.board_id}")
+        return Finding(subject, Verdict.FAIL, summary, card.firmware, image.version, "", action, basis=basis)
+    return None
 
 
 def _row(matrix: list[NicPair], board_id: str) -> NicPair | None:

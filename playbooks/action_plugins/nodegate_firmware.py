@@ -1,7 +1,7 @@
 """nodegate_firmware: the firmware that the node's BMC updates, by Redfish from the controller.
 
 Arguments: `bmc` (the profile's), `allow_reset`, `allow_downgrade`. User, password and CA are variables of the
-inventory (nodegate_bmc_username, nodegate_bmc_password, nodegate_bmc_ca_file) and no arguments, which logs have.
+inventory (nodegate_bmc_username, nodegate_bmc_password, nodegate_bmc_ca_file), as logs have arguments.
 """
 
 from __future__ import annotations

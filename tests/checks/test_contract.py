@@ -14,7 +14,7 @@ from agent.model import ActionKind, Finding, Phase, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 
 CHECKS = load_all()
-PLAY_TAGS = {"bios", "firmware", "gpu", "nic", "roce", "sysctl", "topo"}
+PLAY_TAGS = {"bios", "firmware", "gpu", "kernel", "nic", "roce", "sysctl", "topo"}
 NO_HARDWARE = {
     "gpus": {"count": 0},
     "nvlink": {"links_per_gpu": 0},
