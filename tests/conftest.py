@@ -11,6 +11,7 @@ import pytest
 PR_SET_CHILD_SUBREAPER = 36
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+sys.path.insert(0, str(Path(__file__).parent / "bmc"))
 #: The roles' own code, as Ansible bundles it for a node: `nodegate_apply`.
 sys.path.insert(1, str(Path(__file__).parents[1] / "playbooks" / "module_utils"))
 

@@ -1,0 +1,270 @@
+"""A simulated BMC without its network: what it answers to a request. SIMULATED.
+
+DSP0266 (protocol) and DSP8010 (schemas) as far as this project's clients ask; the rest: tests/README.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from urllib.parse import unquote
+
+from bmc_actions import act
+from bmc_bios import BiosService, canonical
+from bmc_chassis import R, Readings, collection, resource
+from bmc_clock import BmcClock
+from bmc_faults import Faults
+from bmc_machine import Machine, Times, default_firmware
+from bmc_record import Record
+from bmc_reply import Document, Refusal, Reply, Request, body_of, message, not_allowed, not_there, success
+from bmc_sessions import Session, Sessions
+from bmc_tasks import Tasks
+from bmc_tree import firmware_document, tree
+from bmc_update import INVENTORY, Updates
+from bmc_vendors import vendor as vendor_of
+
+USER, PASSWORD = "bmc-writer", "Wr1ter-Pa55word-of-BMC"
+SESSIONS = f"{R}/SessionService/Sessions"
+TASKS = f"{R}/TaskService/Tasks"
+MONITORS = f"{R}/TaskService/TaskMonitors"
+OPEN = ("/redfish", R, f"{R}/odata")
+#: BMC seconds that pass in one of ours: a firmware task of ten minutes takes one second.
+SPEED = 600.0
+
+
+class Bmc:
+    """One BMC and the machine behind it; every part is a plain attribute that a test may change."""
+
+    def __init__(
+        self,
+        vendor: str = "generic",
+        *,
+        cpu: str | None = None,
+        name: str = "bmc",
+        username: str = USER,
+        password: str = PASSWORD,
+        speed: float = SPEED,
+        times: Times | None = None,
+        gpus: int = 8,
+    ) -> None:
+        self.vendor = vendor_of(vendor, cpu)
+        self.name, self.serial = name, f"SIM-{name}"
+        self.username, self.password = username, password
+        self.lock = threading.RLock()
+        self.clock = BmcClock(speed)
+        self.machine = Machine(self.vendor, self.clock, times or Times(), firmware=default_firmware(gpus))
+        self.tasks = Tasks(self.clock, "JID_4711000" if self.vendor.name == "dell" else "")
+        self.bios = BiosService(self.machine, self.tasks, etag)
+        self.updates = Updates(self.machine, self.tasks)
+        self.sessions = Sessions({username: password})
+        self.readings = Readings()
+        self.faults = Faults(self.clock)
+        self.record = Record([password])
+        self.log: list[tuple[str, str]] = [("OK", "System powered on")]
+        #: Path -> what is laid over its document; None = the path is not there.
+        self.override: dict[str, Document | None] = {}
+        self.require_if_match = False
+        #: Told outside of the lock about each reset of the host: to reboot a test host with it.
+        self.on_reset: Callable[[str], None] | None = None
+        self.on_change: Callable[[], None] | None = None
+        self._tree = tree(self)
+
+    def tick(self) -> None:
+        """Bring machine and tasks to the time of now; sessions end with a BMC that restarts."""
+        with self.lock:
+            self.machine.tick()
+            self.tasks.tick()
+            if self.machine.bmc_down:
+                self.sessions.expire(all_of_them=True)
+
+    def down(self) -> bool:
+        """Whether nothing may listen now: the BMC restarts, or a fault says so."""
+        with self.lock:
+            self.machine.tick()
+            return self.machine.bmc_down or self.faults.refusing()
+
+    def host_reset(self, kind: str = "ForceRestart") -> None:
+        """The host is reset by somebody else than a Redfish client, e.g. by its own operating system."""
+        with self.lock:
+            self.tick()
+            self.machine.reset(kind)
+
+    def settle(self) -> None:
+        """Let all that goes on come to its end: BMC start, POST, tasks."""
+        times = self.machine.times
+        for _ in range(3):
+            self.clock.advance(times.bmc_start_s + times.off_s + times.post_s + times.task_s)
+            self.tick()
+
+    def answer(self, request: Request) -> Reply:
+        """The answer to a request."""
+        resets = len(self.machine.resets)
+        with self.lock:
+            self.tick()
+            try:
+                reply = self._answer(request)
+            except Refusal as refusal:
+                reply = refusal.reply()
+            done = self.machine.resets[resets:]
+        if self.on_reset is not None:
+            for kind in done:
+                self.on_reset(kind)
+        if self.on_change is not None and request.method not in ("GET", "HEAD"):
+            self.on_change()
+        return reply
+
+    def document(self, path: str) -> Document:
+        """The document at a path. Raises Refusal (404)."""
+        path = unquote(path).rstrip("/") or "/"
+        laid_over = self.override.get(path, {})
+        if laid_over is None:
+            raise not_there(path)
+        builder = self._tree.get(path)
+        found = builder() if builder is not None else self._dynamic(path)
+        return _laid_over(found, laid_over)
+
+    def _answer(self, request: Request) -> Reply:
+        path = unquote(request.path).rstrip("/")
+        if not path.startswith("/redfish"):
+            raise not_there(request.path)
+        login = request.method == "POST" and path in (SESSIONS, f"{SESSIONS}/Members")
+        if path == f"{R}/$metadata" and request.method == "GET":
+            return Reply(200, raw=_METADATA, content_type="application/xml")
+        if not login and not (path in OPEN and request.method in ("GET", "HEAD")):
+            self.sessions.admit(request)
+        if request.method in ("GET", "HEAD"):
+            return self._read(request, path)
+        if login:
+            return self._login(request)
+        if request.method == "POST":
+            return act(self, path, request)
+        if request.method == "DELETE":
+            return self._delete(path)
+        if request.method == "PATCH":
+            return self._patch(request, path)
+        self.document(path)
+        raise not_allowed(request.method, ("GET", "HEAD"))
+
+    def _read(self, request: Request, path: str) -> Reply:
+        if path.startswith(f"{MONITORS}/"):
+            return self._monitor(path)
+        document = self.document(path)
+        expand = _expanded(request.query)
+        if expand and "Members" in document:
+            document["Members"] = [
+                member if len(member) > 1 else self.document(member["@odata.id"])
+                for member in document["Members"]
+            ]
+        tag = etag(document)
+        if "Members" not in document and "v1" not in document:
+            document["@odata.etag"] = tag
+        if request.header("if-none-match") == tag:
+            return Reply(304, None, {"ETag": tag})
+        return Reply(200, document, {"ETag": tag})
+
+    def _login(self, request: Request) -> Reply:
+        sent = body_of(request)
+        session = self.sessions.login(sent.get("UserName"), sent.get("Password"))
+        document = _session_document(session)
+        return Reply(201, document, {"X-Auth-Token": session.token, "Location": document["@odata.id"]})
+
+    def _delete(self, path: str) -> Reply:
+        id_ = path.rpartition("/")[2]
+        if path.startswith(f"{SESSIONS}/") and id_ in self.sessions.open:
+            del self.sessions.open[id_]
+            return Reply(204)
+        jobs = f"{R}/Managers/{self.vendor.manager}/Jobs/"
+        if path.startswith((f"{TASKS}/", f"{MONITORS}/", jobs)) and id_ in self.tasks.all:
+            task = self.tasks.all[id_]
+            if task.lasts_s is None and not task.ended:
+                self.bios.cancel(task)
+            elif not task.ended:
+                task.cancel(self.clock.now_s())
+            return Reply(200, {"@Message.ExtendedInfo": [success()]})
+        self.document(path)
+        raise not_allowed("DELETE", ("GET", "HEAD"))
+
+    def _patch(self, request: Request, path: str) -> Reply:
+        document = self.document(path)
+        takes = [self.bios.settings_path, *([self.bios.path] if self.vendor.patch_current else [])]
+        if path not in takes:
+            raise not_allowed("PATCH", ("GET", "HEAD"))
+        wanted = request.header("if-match")
+        if not wanted and self.require_if_match:
+            words = "A precondition header or annotation is required to change this resource."
+            raise Refusal(428, message("PreconditionRequired", words, severity="Critical"))
+        if wanted and wanted != "*" and etag(document) not in [each.strip() for each in wanted.split(",")]:
+            words = "The ETag supplied did not match the ETag required to change this resource."
+            raise Refusal(412, message("PreconditionFailed", words, severity="Critical"))
+        return self.bios.patch(body_of(request))
+
+    def _monitor(self, path: str) -> Reply:
+        """Task monitor: 202 while the task runs, then its outcome."""
+        task = self.tasks.all.get(path.rpartition("/")[2])
+        if task is None:
+            raise not_there(path)
+        document = task.document(self.clock)
+        if not task.ended:
+            return Reply(202, document, {"Location": path, "Retry-After": "5"})
+        return Reply(200 if task.state == "Completed" else 500, document)
+
+    def _dynamic(self, path: str) -> Document:
+        parent, _, id_ = path.rpartition("/")
+        if path == SESSIONS:
+            return collection(path, "Session", [f"{path}/{each}" for each in self.sessions.open])
+        if path == TASKS:
+            return collection(path, "Task", [f"{path}/{each}" for each in self.tasks.all])
+        if parent == SESSIONS and id_ in self.sessions.open:
+            return _session_document(self.sessions.open[id_])
+        if parent == TASKS and id_ in self.tasks.all:
+            return self.tasks.all[id_].document(self.clock)
+        if parent == INVENTORY and id_ in self.machine.firmware:
+            return firmware_document(self, id_)
+        if parent.endswith("/LogServices/SEL/Entries"):
+            for entry in self.document(parent)["Members"]:
+                if entry["Id"] == id_:
+                    return dict(entry)
+        raise not_there(path)
+
+
+def etag(document: Document) -> str:
+    """A strong ETag of what a document says."""
+    plain = {key: value for key, value in document.items() if key != "@odata.etag"}
+    return f'"{hashlib.sha256(canonical(plain)).hexdigest()[:16]}"'
+
+
+def _expanded(query: str) -> bool:
+    """Whether $expand is asked. Raises Refusal for what this service does not do."""
+    found = False
+    for each in filter(None, unquote(query).split("&")):
+        key, _, value = each.partition("=")
+        if key == "$expand" and value.partition("(")[0] in (".", "*"):
+            found = True
+        elif key.startswith("$"):
+            words = f"The query parameter {key} is not supported."
+            raise Refusal(501, message("QueryNotSupportedOnResource", words))
+    return found
+
+
+def _session_document(session: Session) -> Document:
+    return resource(f"{SESSIONS}/{session.id}", "Session.v1_7_2", UserName=session.username)
+
+
+def _laid_over(document: Document, over: Document) -> Document:
+    """Deep merge; the document itself is not changed."""
+    found = dict(document)
+    for key, value in over.items():
+        known = found.get(key)
+        both = isinstance(value, dict) and isinstance(known, dict)
+        found[key] = _laid_over(known, value) if both else value
+    return found
+
+
+_EDM = "http://docs.oasis-open.org/odata/ns"
+_METADATA = f"""<?xml version="1.0" encoding="UTF-8"?>
+<edmx:Edmx xmlns:edmx="{_EDM}/edmx" Version="4.0">
+<edmx:DataServices><Schema xmlns="{_EDM}/edm" Namespace="Service">
+<EntityContainer Name="Service" Extends="ServiceRoot.v1_17_0.ServiceContainer"/></Schema>
+</edmx:DataServices></edmx:Edmx>
+""".encode()
