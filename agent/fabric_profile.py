@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -63,6 +63,15 @@ class NicImage(Part):
     sha256: str = Field(description="SHA-256 of the file in hexadecimal", pattern=SHA256)
 
 
+#: A parameter as `mlxconfig query` lists it, and a value as it is set.
+NvName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{1,63}$")]
+NvValue = (
+    bool | Annotated[int, Field(ge=0, lt=2**64)] | Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+)
+Psid = Annotated[str, Field(pattern=r"^[A-Z0-9_]{6,32}$")]
+RingSize = Annotated[int, Field(ge=1, le=1 << 20)]
+
+
 class NicSettings(Part):
     """What the NICs must be; the same for every data port."""
 
@@ -80,6 +89,19 @@ class NicSettings(Part):
     )
     max_read_request_bytes: Literal[128, 256, 512, 1024, 2048, 4096] | None = Field(
         None, description="PCIe MaxReadReq in bytes; unset = not compared"
+    )
+    rx_ring: RingSize | None = Field(
+        None, description="Entries of each receive ring of a roce port; unset = not compared"
+    )
+    tx_ring: RingSize | None = Field(
+        None, description="Entries of each transmit ring of a roce port; unset = not compared"
+    )
+    config: dict[NvName, NvValue] = Field(
+        default_factory=dict,
+        description="NV configuration of every card with a data port, by mlxconfig name (LINK_TYPE_P1: ETH)",
+    )
+    config_by_board: dict[Psid, dict[NvName, NvValue]] = Field(
+        default_factory=dict, description="NV configuration of the cards of one PSID, over `config`"
     )
 
 

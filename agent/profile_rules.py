@@ -9,6 +9,7 @@ from agent.enforce.rules import enforce_notes, enforce_problems
 from agent.firmware_rules import firmware_problems
 from agent.group.rules import group_problems
 from agent.launch_rules import launch_problems
+from agent.nic_rules import nic_problems
 from agent.pair_rules import pair_notes, pair_problems
 from agent.profile_problem import CrossProblem, Path
 
@@ -30,6 +31,7 @@ def cross_problems(profile: NodeProfile) -> list[CrossProblem]:
         *pair_problems(profile),
         *enforce_problems(profile),
         *firmware_problems(profile),
+        *nic_problems(profile),
     ]
 
 

@@ -61,6 +61,8 @@ UNITLESS = frozenset(
         "schema_version",
         "count",
         "numa_node",
+        "config",
+        "config_by_board",
         "pins",
         "port",
         "agent_check_port",
@@ -99,6 +101,8 @@ UNITLESS = frozenset(
         "ports",
         "prompt_tokens",
         "rank",
+        "rx_ring",
+        "tx_ring",
         "shards",
     ]
 )
