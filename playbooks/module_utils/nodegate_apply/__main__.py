@@ -90,7 +90,7 @@ def _document(path: str, name: str) -> dict[str, Any]:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="nodegate_apply", description="Apply settings of a node.")
-    parser.add_argument("name", choices=("gpu", "nic"))
+    parser.add_argument("name", choices=("gpu", "kernel", "nic"))
     parser.add_argument("--settings", required=True, metavar="FILE")
     parser.add_argument("--check", action="store_true", help="look only")
     parser.add_argument("--record", metavar="FILE", help="where to leave what was read")
