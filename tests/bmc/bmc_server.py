@@ -146,6 +146,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         bmc = self.server.bmc
+        if bmc.down():  # the listener closes a moment later
+            self.close_connection = True
+            return
         path, _, query = self.path.partition("?")
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, path, query, headers, self._body())

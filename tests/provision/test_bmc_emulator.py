@@ -399,7 +399,7 @@ def test_refused_connections(started) -> None:
     with pytest.raises(ConnectionRefusedError):
         for _ in range(200):  # the listener closes a moment later
             with suppress(ConnectionResetError):
-                socket.create_connection(bmc.server.address, 1).close()
+                socket.create_connection(bmc.server.address, 5).close()
     bmc.clock.advance(60)
     assert _retried(lambda: Client(bmc)).get(f"{R}/Systems")["Members"]
 
