@@ -48,6 +48,7 @@ COMMANDS: dict[str, str] = {
     "topo": "topo",
     "capture": "capture",
     "enforce": "enforce",
+    "fleet": "fleet",
     "systemd": "systemd",
 }
 

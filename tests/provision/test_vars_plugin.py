@@ -182,5 +182,5 @@ def test_ansible_finds_it_from_anywhere_and_templates_nothing(tmp_path: Path) ->
     given = json.loads(done.stdout)["_meta"]["hostvars"]
     prompt = given["n1"]["nodegate"]["profile"]["engines"]["e"]["canary"]["prompt"]
     assert prompt == {"__ansible_unsafe": "{{ 6 * 7 }}"}
-    assert "fault" in given["n2"]["nodegate"] and "n2.yaml:1" in given["n2"]["nodegate"]["fault"]
-    assert "WARNING" not in done.stderr
+    assert "n2.yaml:1" in given["n2"]["nodegate"]["fault"]["__ansible_unsafe"]
+    assert "WARNING" not in done.stderr, done.stderr

@@ -1,0 +1,60 @@
+"""Which hosts a run is for, by Ansible's own reading of the inventory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.errors import ConfigError
+from agent.profile_yaml import shown_path
+
+INSTALL = "pip install 'nodegate[provision]'"
+#: Groups of the machines beside the nodes: they have plays of their own, and no profile.
+BESIDE = ("loadbalancers", "monitoring")
+
+
+def need_ansible() -> None:
+    """ConfigError without the provision extra."""
+    try:
+        import ansible  # noqa: F401
+        import ansible_runner  # noqa: F401
+    except ImportError as cause:
+        raise ConfigError(f"Ansible is not installed here ({cause.name})", remedy=INSTALL) from cause
+
+
+def need_inventories(sources: Sequence[Path]) -> None:
+    """ConfigError for an inventory that is not there."""
+    for source in sources:
+        if not source.exists():
+            raise ConfigError(
+                "there is no inventory here",
+                where=shown_path(source),
+                remedy="name a folder or a file of inventories/ with -i",
+            )
+
+
+def target_hosts(sources: Sequence[Path], limit: str | None, config: Path) -> tuple[str, list[str]]:
+    """The pattern of the nodes, and their names in order. ConfigError when there are none."""
+    # Ansible reads its settings when it is imported, and this process is only about this run.
+    os.environ.setdefault("ANSIBLE_CONFIG", str(config))
+    from ansible.errors import AnsibleError
+    from ansible.inventory.manager import InventoryManager
+    from ansible.parsing.dataloader import DataLoader
+
+    try:
+        inventory = InventoryManager(DataLoader(), [str(source) for source in sources])
+        if limit:
+            inventory.subset(limit)
+        pattern = "all" + "".join(f":!{group}" for group in BESIDE if group in inventory.groups)
+        names = [host.name for host in inventory.get_hosts(pattern)]
+    except AnsibleError as cause:
+        text = " ".join(str(cause).split())
+        raise ConfigError(text, remedy="correct the inventory, or --limit") from cause
+    if not names:
+        where = ", ".join(shown_path(source) for source in sources)
+        what = f"no host of it matches --limit {limit}" if limit else "it has no hosts"
+        raise ConfigError(
+            what, where=where, remedy="`ansible-inventory -i INVENTORY --graph` shows its hosts"
+        )
+    return pattern, names
