@@ -3,7 +3,7 @@
 Everything that it mounts is in that namespace, so it is gone with the last process of the host. The network
 namespace is made anew for each boot: one that outlived it would keep its sysctls, unlike a machine.
 
-    python nspawn_life.py JSON    keys: name, group, root, folder, seeds, removed, binds, network_pid, links, more
+    python nspawn_life.py JSON    name, group, root, folder, seeds, removed, binds, network_pid, links, more
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 
 Every host has an overlay on a tmpfs, a network namespace of its own and the project read-only at /opt/repo
 with its environment /opt/nodegate; `Making` leaves those away and adds files. Nothing touches this machine's
-network, mounts or units, and nothing is left when the block ends. The hosts' kernel is this machine's: its clock, /proc/sys/vm and kernel log too.
+network, mounts or units, and nothing is left when the block ends. The hosts' kernel is this machine's: its
+clock, /proc/sys/vm and kernel log too.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ from standin_seed import HOME, REPOSITORY, make_common, make_own
 
 ANSIBLE_WITHIN_S = 300.0
 SSHD = "HostKey /etc/ssh/ssh_host_ed25519_key\nPermitRootLogin prohibit-password\nUseDNS no\n"
+#: nspawn forbids them; the stand-in's sysfs needs them.
+MORE_CALLS = ("--system-call-filter=fanotify_init fanotify_mark",)
 _RECAP = re.compile(
     r"^(?P<host>\S+)\s+: ok=(?P<ok>\d+)\s+changed=(?P<changed>\d+)\s+unreachable=(?P<unreachable>\d+)"
     r"\s+failed=(?P<failed>\d+)\s+skipped=(?P<skipped>\d+)\s+rescued=(?P<rescued>\d+)\s+ignored=(?P<ignored>\d+)",
@@ -150,7 +152,7 @@ class ProvisionRig:
     def run(
         self, *argv: str, timeout: float = ANSIBLE_WITHIN_S, extra: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command of the controller beside the hosts, in the repository; its errors are in the output."""
+        """Run a command of the controller beside the hosts, in the repository; errors are in the output."""
         return subprocess.run(
             self.network.words(list(argv)),
             stdin=subprocess.DEVNULL,
@@ -205,7 +207,7 @@ def provision_hosts(*names: str) -> Iterator[ProvisionRig]:
         makings = {
             name: Making((folder / "common", folder / "seeds" / name), premade=False) for name in names
         }
-        hosts = ends.enter_context(systemd_hosts(*names, makings=makings))
+        hosts = ends.enter_context(systemd_hosts(*names, more=MORE_CALLS, makings=makings))
         rig = ProvisionRig(hosts, folder)
         ends.callback(rig.drop_connections)
         for name in names:

@@ -5,6 +5,7 @@ One common folder for all hosts, and a small one for each with its own UUIDs, se
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
 import shutil
@@ -82,6 +83,9 @@ def expand(home: Path) -> None:
     for device in sorted(path.name for path in (home / "sys/class/infiniband").iterdir()):
         for path, text in MORE_FILES.items():
             _put(home / "sys" / path.format(device=device), text)
+    for path, value in files.items():
+        if path.startswith("lib/modules/"):
+            _put(home.parents[2] / "usr" / path, value)  # /lib is a link
     (home / "proc").mkdir()
     node = home / "node"
     node.mkdir()
@@ -172,3 +176,9 @@ def machine(nvml: dict[str, Any], net: dict[str, Any]) -> dict[str, Any]:
     }
     gpus = {gpu["identity"]["uuid"]: {"mig": [True, True], "ecc": [True, True]} for gpu in nvml["gpus"]}
     return {"driver_version": nvml["system"]["driver_version"], "nics": nics, "gpus": gpus}
+
+
+def nic_image(psid: str, version: str) -> str:
+    """A firmware image as the stand-in for flint takes it."""
+    total = hashlib.sha256(f"{psid} {version}".encode()).hexdigest()
+    return f"STANDIN-IMAGE psid={psid} version={version} sum={total}\n"

@@ -3,7 +3,7 @@
 Below /var/lib/standin (or $STANDIN):
     node/          node folder that the agent reads (`--node`): nvml.json, net.json, host.json, node.yaml
     sys/, proc/    files as sysfs and procfs have them
-    machine.json   what is seen only through vendor tools: NIC configuration, firmware, rings, MIG and ECC modes
+    machine.json   what only vendor tools show: NIC configuration, firmware, rings, MIG and ECC modes
     faults.json    which tool fails, hangs or lies: see `Fault`
 """
 
@@ -18,7 +18,7 @@ import re
 import sys
 import tempfile
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 BASE = pathlib.Path(os.environ.get("STANDIN", "/var/lib/standin"))
 FOREVER_S = 86400
@@ -55,11 +55,11 @@ def poke(path: pathlib.Path, text: str) -> None:
 class Machine:
     """The state, locked while it is open; what was changed is written at the end unless the tool lies."""
 
-    PARTS = {"machine": "machine.json", "nvml": "node/nvml.json", "net": "node/net.json"}
+    PARTS: ClassVar = {"machine": "machine.json", "nvml": "node/nvml.json", "net": "node/net.json"}
 
     def __init__(self, lie: bool = False) -> None:
         """`lie`: take every change and keep none."""
-        self._lie = lie
+        self.lie = lie
         self._seen: dict[str, str] = {}
         self._data: dict[str, Any] = {}
         self._lock: Any = None
@@ -72,14 +72,14 @@ class Machine:
 
     def __exit__(self, kind: object, *rest: object) -> None:
         try:
-            if kind is None and not self._lie:
+            if kind is None and not self.lie:
                 for part, before in self._seen.items():
                     text = json.dumps(self._data[part], indent=1, sort_keys=False) + "\n"
                     if text != before:
                         write_whole(BASE / self.PARTS[part], text)
         finally:
             self._lock.close()
-        if kind is None and not self._lie:
+        if kind is None and not self.lie:
             for path, text in self._pokes:  # after the lock: who watches sysfs takes it
                 poke(path, text)
 

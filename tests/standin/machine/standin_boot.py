@@ -156,6 +156,7 @@ def state(root: pathlib.Path = ROOT) -> None:
     with Machine() as machine:
         reset_gpus(machine)
         load_nics(machine)
+    standin_pci.switch_acs_on()
     reset_files(command_line(root), root)
     load_modules(root)
     name_boot()

@@ -7,6 +7,8 @@ import pathlib
 from standin import sysfs
 
 CAP_POINTER, CAP_EXPRESS = 0x34, 0x10
+#: Access control services: its number, its control word, and what a bridge does with ACS on.
+CAP_ACS, ACS_CONTROL, ACS_ON = 0x000D, 6, 0x001D
 #: Device Control, and where the largest read request is in it.
 DEVICE_CONTROL, READ_REQUEST_SHIFT, READ_REQUEST_MASK = 0x08, 12, 0x7000
 
@@ -23,6 +25,17 @@ def capability(config: bytes, wanted: int) -> int | None:
         if config[at] == wanted:
             return at
         at, hops = config[at + 1], hops + 1
+    return None
+
+
+def extended(config: bytes, wanted: int) -> int | None:
+    """Where an extended capability begins, None without it."""
+    at, hops = 0x100, 0
+    while at and at + 4 <= len(config) and hops < 480:
+        word = int.from_bytes(config[at : at + 4], "little")
+        if word & 0xFFFF == wanted:
+            return at
+        at, hops = word >> 20, hops + 1
     return None
 
 
@@ -47,3 +60,14 @@ def set_read_request(address: str, size_b: int) -> None:
     if at is not None:
         code = size_b.bit_length() - 8
         write(address, at + DEVICE_CONTROL, 2, code << READ_REQUEST_SHIFT, READ_REQUEST_MASK)
+
+
+def switch_acs_on() -> None:
+    """Every bridge with access control services redirects, as a BIOS that enables ACS leaves it."""
+    for folder in sysfs("bus/pci/devices").iterdir():
+        file = folder / "config"
+        if not file.exists() or not (folder / "class").read_text(encoding="utf-8").startswith("0x0604"):
+            continue
+        at = extended(file.read_bytes(), CAP_ACS)
+        if at is not None:
+            write(folder.name, at + ACS_CONTROL, 2, ACS_ON, 0xFFFF)

@@ -45,6 +45,7 @@ CHOICES = {
 #: Kernel settings after a boot, below /proc/sys; those of net are the namespace's own and fresh with it.
 SYSCTLS = {
     "kernel/numa_balancing": "1",
+    "kernel/osrelease": "6.8.0-79-generic",
     "kernel/pid_max": "32768",
     "kernel/watchdog": "1",
     "vm/swappiness": "60",

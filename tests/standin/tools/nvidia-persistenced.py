@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -ES
-"""Stand-in for nvidia-persistenced: persistence mode on, unless it is told not to, and off when it ends. SIMULATED."""
+"""Stand-in for nvidia-persistenced: persistence mode on unless told not to, off when it ends. SIMULATED."""
 
 from __future__ import annotations
 

@@ -1,0 +1,98 @@
+#!/usr/bin/python3 -ES
+"""Stand-in for ethtool: -a -A -g -G -i -S of the data ports; anything else is the real one's. SIMULATED."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import standin
+import standin_table as table
+from standin import Machine, Refused
+
+WORDS = {True: "on", False: "off"}
+LONG = {
+    "--show-pause": "-a", "--pause": "-A", "--show-ring": "-g", "--set-ring": "-G", "--driver": "-i",
+    "--statistics": "-S",
+}  # fmt: skip
+
+
+def set_pause(port: dict[str, Any], pairs: dict[str, str]) -> str:
+    for key, name in (("autoneg", "autonegotiated"), ("rx", "rx"), ("tx", "tx")):
+        if key in pairs:
+            if pairs[key] not in ("on", "off"):
+                raise Refused("ethtool: bad command line argument(s)\nFor more information run ethtool -h", 1)
+            port["pause"][name] = pairs[key] == "on"
+    if port["pause"]["autonegotiated"]:  # mlx5e_ethtool_set_pauseparam
+        raise Refused("netlink error: Invalid argument", 81)
+    return ""
+
+
+def set_ring(nic: dict[str, Any], port: dict[str, Any], pairs: dict[str, str]) -> str:
+    for key, text in pairs.items():
+        number = standin.number_in(text)
+        if key not in table.MOST_RING or number is None:
+            raise Refused("ethtool: bad command line argument(s)\nFor more information run ethtool -h", 1)
+        if number > table.MOST_RING[key]:
+            raise Refused("netlink error: requested ring size exceeds maximum", 81)
+        nic["ring"][key] = 1 << max(6, (number - 1).bit_length())
+    if "ring" in port:
+        port["ring"].update({f"{key}": nic["ring"][key] for key in ("rx", "tx") if key in port["ring"]})
+    return ""
+
+
+def show_ring(name: str, ring: dict[str, int]) -> str:
+    def block(values: dict[str, int]) -> str:
+        return f"RX:\t\t\t{values['rx']}\nRX Mini:\t\tn/a\nRX Jumbo:\t\tn/a\nTX:\t\t\t{values['tx']}\n"
+
+    more = "RX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff\nTCP data split:\toff\n"
+    return (
+        f"Ring parameters for {name}:\nPre-set maximums:\n{block(table.MOST_RING)}"
+        f"Current hardware settings:\n{block(ring)}{more}"
+    )
+
+
+def show_driver(port: dict[str, Any]) -> str:
+    driver = port["driver"]
+    return (
+        f"driver: {driver['driver']}\nversion: {driver['version']}\nfirmware-version: {driver['firmware']}\n"
+        f"expansion-rom-version: \nbus-info: {driver['bus_info']}\nsupports-statistics: yes\nsupports-test: yes\n"
+        "supports-eeprom-access: no\nsupports-register-dump: no\nsupports-priv-flags: yes\n"
+    )
+
+
+def work(words: list[str], machine: Machine) -> str:
+    flag = LONG.get(words[0], words[0])
+    name, rest = words[1], words[2:]
+    port = machine.net[name]
+    nic = next(nic for nic in machine.nics.values() if nic["netdev"] == name)
+    pairs = dict(zip(rest[::2], rest[1::2], strict=False))
+    if flag == "-a":
+        pause = port["pause"]
+        return (
+            f"Pause parameters for {name}:\nAutonegotiate:\t{WORDS[pause['autonegotiated']]}\n"
+            f"RX:\t\t{WORDS[pause['rx']]}\nTX:\t\t{WORDS[pause['tx']]}\n\n"
+        )
+    if flag == "-A":
+        return set_pause(port, pairs)
+    if flag == "-g":
+        return show_ring(name, nic["ring"]) + "\n"
+    if flag == "-G":
+        return set_ring(nic, port, pairs)
+    if flag == "-i":
+        return show_driver(port)
+    return "NIC statistics:\n" + "".join(f"     {key}: {value}\n" for key, value in port["ethtool"].items())
+
+
+def ours() -> bool:
+    words = sys.argv[1:]
+    if len(words) < 2 or LONG.get(words[0], words[0]) not in LONG.values():
+        return False
+    return words[1] in json.loads((standin.BASE / "node/net.json").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    if not ours():
+        standin.real_tool("ethtool")
+    standin.main("ethtool", work)
