@@ -48,13 +48,16 @@ def until_settled(
 ) -> list[Report]:
     """Settle each batch for itself: a card that is not there keeps no other from its settings."""
     end = clock() + deadline_s
-    changed: list[bool] = []
+    drift: list[list[dict[str, Any]]] = []
     while True:
         reports = [settle(batch, check=check) for batch in batches()]
-        changed = [a or b.changed for a, b in zip(changed or [False] * len(reports), reports, strict=True)]
+        drift = drift or [[] for _ in reports]
+        for known, report in zip(drift, reports, strict=True):
+            # What an earlier round has put right is part of what this start did.
+            report.drift = [*known, *(one for one in report.drift if one not in known)]
+            report.changed = bool(report.drift)
+            known[:] = report.drift
         if not any(report.problems for report in reports) or clock() + _AGAIN_AFTER_S > end:
-            for report, was in zip(reports, changed, strict=True):
-                report.changed = was
             return reports
         sleep(_AGAIN_AFTER_S)
 

@@ -171,6 +171,7 @@ class RoceSettings:
         path, netdev = f"{INFINIBAND}/{self._port.device}/ports/{self._port.number}", self._port.netdev
 
         def read() -> str:
+            address_of(self._host, self._port.device)  # or there is no such device, which is another line
             gid = (self._host.read(f"{path}/gids/{index}") or "").strip()
             if not gid.strip("0:"):
                 return "empty"
