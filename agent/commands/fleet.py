@@ -105,7 +105,7 @@ def _run(request: Request, hosts: list[str], redactor: Redactor, parent: Path) -
     from agent.fleet.artifacts import Artifacts
     from agent.fleet.bringup import Run, Stop, run_name
     from agent.fleet.progress import Progress
-    from agent.fleet.show import show_summary, summary_rows, view_of
+    from agent.fleet.show import show_summary, summary_json, view_of
 
     out, progress = Out(), Progress.of(hosts)
     kept = Artifacts(parent, run_name(), redactor)
@@ -115,9 +115,8 @@ def _run(request: Request, hosts: list[str], redactor: Redactor, parent: Path) -
         code = Run(request, progress, view_of(out, progress), kept, redactor, Stop()).go()
     finally:
         now_s = time.monotonic()
-        columns = ("host", "result", "phase", "changed", "seconds", "why")
-        rows = [dict(zip(columns, row, strict=True)) for row in summary_rows(progress, now_s)]
-        kept.close({"schema": 1, "exit_code": code, "check": request.check, "hosts": rows})
+        about = {"schema": 1, "exit_code": code, "check": request.check}
+        kept.close({**about, "hosts": summary_json(progress, now_s)})
         show_summary(out, progress, now_s)
     return code
 

@@ -125,7 +125,7 @@ def phase_of(data: Mapping[str, Any]) -> str:
     """The phase that a task belongs to: its role, or what its name says; empty = the same as before."""
     name = str(data.get("task") or "")
     if name.startswith(PHASE_MARK):
-        return clean(name.removeprefix(PHASE_MARK).split(" ")[0])
+        return clean(name.removeprefix(PHASE_MARK).split(" ")[0].strip(",:"))
     return clean(str(data.get("role") or ""))
 
 

@@ -124,6 +124,21 @@ def summary_rows(progress: Progress, now_s: float) -> list[tuple[str, ...]]:
     ]
 
 
+def summary_json(progress: Progress, now_s: float) -> list[dict[str, object]]:
+    """The same for a program."""
+    return [
+        {
+            "host": host.name,
+            "result": str(host.state),
+            "phase": host.phase,
+            "changed": host.changed,
+            "seconds": round(host.seconds(now_s), 1),
+            "why": host.why,
+        }
+        for host in progress.hosts.values()
+    ]
+
+
 def show_summary(out: Out, progress: Progress, now_s: float) -> None:
     """The table at the end."""
     out.table(_SUMMARY, summary_rows(progress, now_s))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,18 +44,21 @@ def target_hosts(sources: Sequence[Path], limit: str | None, config: Path) -> tu
     from ansible.inventory.manager import InventoryManager
     from ansible.parsing.dataloader import DataLoader
 
+    said = io.StringIO()
     try:
-        inventory = InventoryManager(DataLoader(), [str(source) for source in sources])
-        if limit:
-            inventory.subset(limit)
-        pattern = "all" + "".join(f":!{group}" for group in BESIDE if group in inventory.groups)
-        names = [host.name for host in inventory.get_hosts(pattern)]
+        with contextlib.redirect_stderr(said):  # its warnings come again in the run itself
+            inventory = InventoryManager(DataLoader(), [str(source) for source in sources])
+            if limit:
+                inventory.subset(limit)
+            pattern = "all" + "".join(f":!{group}" for group in BESIDE if group in inventory.groups)
+            names = [host.name for host in inventory.get_hosts(pattern)]
     except AnsibleError as cause:
         text = " ".join(str(cause).split())
         raise ConfigError(text, remedy="correct the inventory, or --limit") from cause
     if not names:
         where = ", ".join(shown_path(source) for source in sources)
-        what = f"no host of it matches --limit {limit}" if limit else "it has no hosts"
+        warnings = " ".join(said.getvalue().split())
+        what = f"no host of it matches --limit {limit}" if limit else f"it has no hosts ({warnings[:400]})"
         raise ConfigError(
             what, where=where, remedy="`ansible-inventory -i INVENTORY --graph` shows its hosts"
         )
