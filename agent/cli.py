@@ -45,6 +45,7 @@ COMMANDS: dict[str, str] = {
     "maintenance": "maintenance",
     "profile": "profile",
     "launch": "launch",
+    "pins": "pins",
     "topo": "topo",
     "capture": "capture",
     "enforce": "enforce",

@@ -1,4 +1,4 @@
-"""The agent on a node: its files, from the profile, the secrets of the inventory and the installed release."""
+"""The agent on a node: its files, from the profile, the inventory and the release in use."""
 
 from __future__ import annotations
 
