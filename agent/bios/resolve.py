@@ -161,10 +161,17 @@ def _found(intent: str, pattern: str, names: Collection[str]) -> list[str]:
 
 
 def _variants(pattern: str, names: Collection[str]) -> list[str]:
-    """Names with a suffix (`IOMMU#0196`), or with anything in the place of a `*`."""
-    parts = [re.escape(part) for part in pattern.split("*")]
-    wanted = re.compile(r"[A-Za-z0-9_]+".join(parts) + r"(#[0-9A-Fa-f]{1,8})?")
+    """Names that say the same in another way: with a number (`IOMMU#0196`, `SNC_010A`), with other signs.
+
+    Some BMCs leave out signs or write `_` for them. A `*` of a map stands for letters and digits.
+    """
+    parts = [_ANYTHING if each == "*" else each if each.isalnum() else _SIGN for each in pattern]
+    wanted = re.compile("".join(parts) + r"([#_][0-9A-Fa-f]{3,8})?")
     return sorted(name for name in names if wanted.fullmatch(name))
+
+
+_ANYTHING = "[A-Za-z0-9]+"
+_SIGN = "[^A-Za-z0-9]?"
 
 
 def _agreed(known: Want | None, want: Want) -> Want:

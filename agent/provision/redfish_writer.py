@@ -253,7 +253,8 @@ class RedfishWriter:
         return answer
 
     def _send_in_time(self, request: wire.Request) -> wire.Answer:
-        return self._send(self._patience.cut(request, whole=False))
+        asked = replace(request, timeout_s=min(request.timeout_s, self._request_s))
+        return self._send(self._patience.cut(asked, whole=False))
 
     def _send(self, request: wire.Request) -> wire.Answer:
         try:
