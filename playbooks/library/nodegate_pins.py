@@ -53,7 +53,7 @@ import json  # noqa: E402
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host, HostError  # noqa: E402
-from ansible.module_utils.nodegate_apply.own_program import ask_nodegate  # noqa: E402
+from ansible.module_utils.nodegate_apply.own_program import ask_nodegate, first_line  # noqa: E402
 
 OPTIONS = {
     "rendered": {"type": "str", "required": True},
@@ -76,7 +76,7 @@ def main() -> None:
     except HostError as cause:
         module.fail_json(msg=str(cause))
     except ValueError:
-        module.fail_json(msg=f"{values['program']} pins show: {done.said}")
+        module.fail_json(msg=f"{values['program']} pins show: {first_line(done)}")
     module.exit_json(changed=False, told=told)
 
 

@@ -12,6 +12,7 @@ from .agent_service import AgentService
 from .files import file_setting, no_file_setting
 from .host import Host, HostError
 from .install import HOST_FILES
+from .own_program import first_line
 from .setting import Setting
 
 CONFIG = "/etc/nodegate"
@@ -74,7 +75,9 @@ def profile_setting(host: Host, rendered: str, link: str) -> Setting:
         finally:
             host.remove(fresh)
         if done.status != 0:
-            raise HostError(f"{done.said}; this is what the release on the node says, upgrade it or correct")
+            raise HostError(
+                f"{first_line(done)}; this is what the release on the node says, upgrade it or correct"
+            )
         put()
 
     setting.write = write

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from .host import Host, HostError, Output
 
 _ASK_S = 120.0
+_LONGEST = 600
 #: What of the agent's arguments is about the node and not about the service.
 _OF_THE_NODE = ("--node", "--scenario")
 
@@ -23,6 +24,13 @@ def node_words(agent_args: str) -> list[str]:
         if name in _OF_THE_NODE:
             found += [name, value if equals else words[at + 1] if at + 1 < len(words) else ""]
     return found
+
+
+def first_line(done: Output) -> str:
+    """What nodegate said, which puts its errors on one line, the telling part first."""
+    lines = (done.err.strip() or done.out.strip()).splitlines()
+    text = next((line for line in lines if not line.startswith("SIMULATED")), f"exit status {done.status}")
+    return text.removeprefix("nodegate: ")[:_LONGEST]
 
 
 def ask_nodegate(
