@@ -28,6 +28,7 @@ from typing import Any
 import yaml
 from nspawn_rig import NETWORKS, Host, Making, systemd_hosts
 from standin_seed import HOME, REPOSITORY, make_common, make_own
+from wheelhouse import REQUIREMENTS, project_wheel, wheelhouse
 
 ANSIBLE_WITHIN_S = 300.0
 SSHD = "HostKey /etc/ssh/ssh_host_ed25519_key\nPermitRootLogin prohibit-password\nUseDNS no\n"
@@ -183,6 +184,15 @@ class ProvisionRig:
         done = self.run(*argv, timeout=timeout, extra=extra)
         return Run(done.returncode, done.stdout, parse_recap(done.stdout), time.monotonic() - began_s)
 
+    def install_variables(self) -> dict[str, Any]:
+        """Inventory variables by which the agent role installs this working tree without the network."""
+        return {
+            "nodegate_wheel": str(project_wheel()),
+            "nodegate_wheelhouse": str(wheelhouse()),
+            "nodegate_requirements": str(REQUIREMENTS),
+            "nodegate_install_cache": str(self.folder / "install"),
+        }
+
     def order_faults(self, name: str, *faults: Mapping[str, Any]) -> None:
         """Tell a host's stand-in tools to fail, hang or lie: {tool, match, do, message, status, times}."""
         self.hosts[name].write(f"/{HOME}/faults.json", json.dumps(list(faults)))
@@ -194,8 +204,11 @@ class ProvisionRig:
 
 
 @contextlib.contextmanager
-def provision_hosts(*names: str) -> Iterator[ProvisionRig]:
-    """Boot fresh hosts with sshd and a stand-in node each, and switch them off at the end."""
+def provision_hosts(*names: str, premade: bool = False) -> Iterator[ProvisionRig]:
+    """Boot fresh hosts with sshd and a stand-in node each, and switch them off at the end.
+
+    `premade`: the project is already there, as on other test hosts (/opt/nodegate, /opt/repo).
+    """
     with tempfile.TemporaryDirectory(prefix="nodegate-rig-") as temporary, contextlib.ExitStack() as ends:
         folder = Path(temporary)
         (folder / "home").mkdir(mode=0o700)
@@ -204,9 +217,7 @@ def provision_hosts(*names: str) -> Iterator[ProvisionRig]:
             make_common(folder / "common")
             known = [_host_seed(folder, name, i) for i, name in enumerate(names)]
         (folder / "known_hosts").write_text("".join(known))
-        makings = {
-            name: Making((folder / "common", folder / "seeds" / name), premade=False) for name in names
-        }
+        makings = {name: Making((folder / "common", folder / "seeds" / name), premade) for name in names}
         hosts = ends.enter_context(systemd_hosts(*names, more=MORE_CALLS, makings=makings))
         rig = ProvisionRig(hosts, folder)
         ends.callback(rig.drop_connections)

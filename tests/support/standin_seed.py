@@ -26,8 +26,11 @@ MORE_FILES = {
     "class/infiniband/{device}/tc/1/traffic_class": "",
     "kernel/config/rdma_cm/{device}/ports/1/default_roce_tos": "0\n",
 }
+#: What all UUIDs of the demo node share.
+_MARK = "0d15ea5e"
 LIVE = {
-    "host": ["units", "disks", "mounts", "clock"],
+    # Not the clock: it is this machine's, and no role can set it here.
+    "host": ["units", "disks", "mounts"],
     "documents": ["nvml", "net"],
     "bmc": True,
     "tree": {
@@ -91,7 +94,7 @@ def expand(home: Path) -> None:
     node.mkdir()
     rest = {path: value for path, value in files.items() if not _is_live(path)}
     (node / "tree.json").write_text(json.dumps(rest, indent=1) + "\n")
-    for name in ("host.json", "kmsg.txt", "profile.yaml"):
+    for name in ("host.json", "kmsg.txt"):
         shutil.copy(DEMO / name, node)
 
 
@@ -134,10 +137,11 @@ def make_own(folder: Path, name: str, number: int) -> None:
     home = folder / HOME
     node = home / "node"
     node.mkdir(parents=True)
+    own_mark = f"0d15e{number:03x}"
     nvml = json.loads((DEMO / "nvml.json").read_text())
     for gpu in nvml["gpus"]:
         identity = gpu["identity"]
-        identity["uuid"] = identity["uuid"].replace("0d15ea5e", f"0d15e{number:03x}")
+        identity["uuid"] = identity["uuid"].replace(_MARK, own_mark)
         identity["serial"] = f"{int(identity['serial']) + 100 * number}"
     net = json.loads((DEMO / "net.json").read_text())
     for port in net.values():
@@ -145,6 +149,8 @@ def make_own(folder: Path, name: str, number: int) -> None:
     (node / "nvml.json").write_text(json.dumps(nvml, indent=1) + "\n")
     (node / "net.json").write_text(json.dumps(net, indent=1) + "\n")
     (node / "node.yaml").write_text(node_yaml(name))
+    profile = (DEMO / "profile.yaml").read_text().replace(_MARK, own_mark)
+    (node / "profile.yaml").write_text(profile.replace("node: h200-roce", f"node: {name}"))
     (home / "machine.json").write_text(json.dumps(machine(nvml, net), indent=1) + "\n")
 
 

@@ -173,7 +173,9 @@ def own_proc_sys() -> None:
     _run("mount", "-t", "tmpfs", "-o", "mode=0755,size=16m", "standin", str(copies))
     for name in table.COPIED:
         _copy(pathlib.Path("/proc/sys") / name, copies / name)
-    for path, value in table.SYSCTLS.items():
+    line = (BASE / "proc/cmdline").read_text(encoding="utf-8")
+    off = {"kernel/numa_balancing": "0"} if argument(line, "numa_balancing") == "disable" else {}
+    for path, value in {**table.SYSCTLS, **off}.items():
         (copies / path).write_text(value + "\n", encoding="utf-8")
     for name in table.COPIED:
         _run("mount", "--bind", str(copies / name), f"/proc/sys/{name}")

@@ -57,8 +57,8 @@ def show_driver(port: dict[str, Any]) -> str:
     driver = port["driver"]
     return (
         f"driver: {driver['driver']}\nversion: {driver['version']}\nfirmware-version: {driver['firmware']}\n"
-        f"expansion-rom-version: \nbus-info: {driver['bus_info']}\nsupports-statistics: yes\nsupports-test: yes\n"
-        "supports-eeprom-access: no\nsupports-register-dump: no\nsupports-priv-flags: yes\n"
+        f"expansion-rom-version: \nbus-info: {driver['bus_info']}\nsupports-statistics: yes\n"
+        "supports-test: yes\nsupports-eeprom-access: no\nsupports-register-dump: no\nsupports-priv-flags: yes\n"
     )
 
 
