@@ -107,6 +107,7 @@ def _wait(
     tell: Callable[[str], None],
 ) -> None:
     waits_for: str | None = "nothing has been read yet"
+    told: str | None = None
     switched_on = False
     while waits_for is not None:
         spent_s = bmc.mono_s() - start_s
@@ -126,9 +127,10 @@ def _wait(
         except (Untrusted, LoginRefused):
             raise
         except RedfishError as cause:
-            waits_for = str(cause)
-        if waits_for is not None:
+            waits_for = cause.problem
+        if waits_for is not None and waits_for != told:
             tell(f"activation: {spent_s:.0f} of {within_s:.0f} s: {waits_for}")
+        told = waits_for
 
 
 def _host(bmc: Acts) -> tuple[str, dict[str, Any]]:
