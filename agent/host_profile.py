@@ -11,6 +11,9 @@ from agent.profile_types import Part, PathText, Port
 
 SysctlKey = Annotated[str, Field(pattern=r"^[a-z0-9_]+([./][A-Za-z0-9_*-]+)+$")]
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,63}$")]
+#: A word of the kernel's command line that a boot loader's shell takes as it is.
+KernelWord = Annotated[str, Field(pattern=r"^[^\s\"'`$\\]+$")]
+SysctlText = Annotated[str, Field(pattern=r"^[^\r\n]*$")]
 UnitName = Annotated[str, Field(pattern=r"^[A-Za-z0-9:_.@\\-]{1,200}\.(service|timer|target|mount|socket)$")]
 
 
@@ -36,13 +39,13 @@ class Peer(Part):
 class HostSettings(Part):
     """Linux as the node's work needs it; what is unset or empty is not compared."""
 
-    kernel_args: list[str] = Field(
+    kernel_args: list[KernelWord] = Field(
         default_factory=list, description="Words that /proc/cmdline must hold, e.g. iommu=pt"
     )
-    kernel_args_absent: list[str] = Field(
+    kernel_args_absent: list[KernelWord] = Field(
         default_factory=list, description="Words (or keys before `=`) that /proc/cmdline must not hold"
     )
-    sysctl: dict[SysctlKey, int | str] = Field(
+    sysctl: dict[SysctlKey, int | SysctlText] = Field(
         default_factory=dict, description="Kernel settings by key; one that this kernel lacks is a failure"
     )
     engine_limits: dict[str, int | Literal["unlimited"]] = Field(

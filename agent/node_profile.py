@@ -82,6 +82,10 @@ class Mode(StrEnum):
     MANAGE = "manage"
 
 
+PackageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]{1,127}$")]
+PackageVersion = Annotated[str, Field(pattern=r"^[0-9][A-Za-z0-9.+~:-]{0,127}$")]
+
+
 class GpuPin(Part):
     """The GPU that must be in one slot."""
 
@@ -120,6 +124,11 @@ class Gpus(Part):
         description="Driver state must persist with no client (persistence mode on); false = not compared",
     )
     ecc: bool = Field(True, description="ECC must be enabled; false = not compared")
+    mig_off: bool = Field(True, description="MIG must be off: engines have whole GPUs; false = not compared")
+    packages: dict[PackageName, PackageVersion] = Field(
+        default_factory=dict,
+        description="Exact version of each package of driver, fabric manager, nvlsm and so on, held as a set",
+    )
     vbios: list[str] = Field(
         default_factory=list, description="VBIOS versions that a GPU may have; empty = not compared"
     )

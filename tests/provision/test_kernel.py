@@ -1,4 +1,4 @@
-"""Role kernel: what a profile asks of Linux, made so on a node in memory, read back, and refused where it cannot be."""
+"""Role kernel: what a profile asks of Linux, made so on a node in memory, or refused in one line."""
 
 import copy
 
@@ -14,7 +14,9 @@ HOST = {
     "kernel_args": ["mitigations=off", "numa_balancing=disable"],
     "kernel_args_absent": ["quiet", "nouveau.modeset"],
     "iommu": "pt",
-    "sysctl": {"vm.swappiness": 1, "net.ipv4.tcp_rmem": "4096 67108864 1073741824", "net.ipv4.conf.*.arp_ignore": 1},
+    "sysctl": {
+        "vm.swappiness": 1, "net.ipv4.tcp_rmem": "4096 67108864 1073741824", "net.ipv4.conf.*.arp_ignore": 1,
+    },
     "modules": ["ib_umad", "nvidia_uvm"],
     "modules_absent": ["nouveau"],
     "engine_limits": {"Max locked memory": "unlimited", "Max open files": 1048576},
@@ -29,7 +31,9 @@ HOST = {
         "nvidia-persistenced.service": "active",
     },
     "time_sync": True,
-    "mounts": [{"path": "/models", "fs_type": "nfs4", "source": "store:/models", "read_only": True, "marker": "ok"}],
+    "mounts": [
+        {"path": "/models", "fs_type": "nfs4", "source": "store:/models", "read_only": True, "marker": "ok"},
+    ],
 }  # fmt: skip
 GRUB_CFG = """\
 menuentry 'Debian GNU/Linux' --class debian {{
@@ -207,8 +211,10 @@ def test_units_and_modules_of_the_gpu_driver_are_left_to_role_gpu(node):
     ("field", "value"),
     [
         ("kernel_args", ["mitigations=auto"]), ("kernel_args_absent", ["splash"]), ("iommu", "on"),
-        ("sysctl", {"vm.swappiness": 2}), ("modules", ["ib_umad", "rdma_cm"]), ("modules_absent", ["i2c_nvidia_gpu"]),
-        ("engine_limits", {"Max open files": 2048}), ("hugepages", {"2048": 1}), ("transparent_hugepage", "never"),
+        ("sysctl", {"vm.swappiness": 2}), ("modules", ["ib_umad", "rdma_cm"]),
+        ("modules_absent", ["i2c_nvidia_gpu"]),
+        ("engine_limits", {"Max open files": 2048}), ("hugepages", {"2048": 1}),
+        ("transparent_hugepage", "never"),
         ("cpu_governor", "powersave"), ("aspm", "powersave"), ("acs", None), ("swap", None),
         ("services", {"irqbalance.service": "inactive"}), ("time_sync", None),
         ("mounts", [{"path": "/models", "marker": "other"}]),
@@ -301,8 +307,8 @@ def test_an_iommu_that_the_firmware_keeps_off_is_told_after_the_reboot(mounting)
     node.path("/sys/kernel/iommu_groups/0").rmdir()
     problems = run(node, settled=True).problems
     assert problems == [
-        "IOMMU (host.iommu): still off after the reboot, pt is staged; switch VT-d, AMD-Vi or SMMU in the BIOS"
-        " (role bios), then reboot"
+        "IOMMU (host.iommu): still off after the reboot, pt is staged; switch VT-d, AMD-Vi or SMMU in the"
+        " BIOS (role bios), then reboot"
     ]
 
 

@@ -1,4 +1,4 @@
-"""A node for the roles' own code: files under a folder, commands as functions, systemd as a table. SIMULATED."""
+"""A node for the roles' code: files under a folder, commands as functions, systemd as a table. SIMULATED."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .files import file_setting, no_file_setting
-from .host import Host
+from .host import Host, HostError
 from .kernel_swap import RELOAD
 from .setting import Setting
 
@@ -42,6 +42,9 @@ _HEADING = "# Written by nodegate's role `kernel`: host.engine_limits of the pro
 
 def limit_settings(host: Host, wanted: Mapping[str, int | str]) -> list[Setting]:
     """Files; a process that runs keeps the limits it was started with."""
+    unknown = [name for name in wanted if name not in NAMES]
+    if unknown:
+        return [_refused(unknown[0])]
     paths = [DROP_IN.format(unit) for unit in UNITS]
     if not wanted:
         return [no_file_setting(host, path, _FIELD, after=RELOAD) for path in paths] + [
@@ -52,6 +55,15 @@ def limit_settings(host: Host, wanted: Mapping[str, int | str]) -> list[Setting]
         *(file_setting(host, path, text, _FIELD, after=RELOAD) for path in paths),
         file_setting(host, LOGINS, _HEADING + logins_text(wanted), _FIELD),
     ]
+
+
+def _refused(name: str) -> Setting:
+    def read() -> str:
+        raise HostError(
+            f"there is no such limit; write it as /proc/self/limits does, e.g. {next(iter(NAMES))!r}"
+        )
+
+    return Setting(f"limit {name}", f"{_FIELD}.{name}", "", read)
 
 
 def _systemd(name: str, value: int | str) -> str:

@@ -44,7 +44,7 @@ def _builtin(host: Host) -> frozenset[str]:
 
 
 def load_settings(
-    host: Host, names: Iterable[str], field: str, role: str, *, wait: Callable[[], bool] = lambda: False
+    host: Host, names: Iterable[str], field: str, role: str, *, wait: Callable[[str], bool] = lambda _: False
 ) -> list[Setting]:
     """Modules that are loaded now and named in /etc/modules-load.d. `wait`: they come with the next boot."""
     wanted = list(dict.fromkeys(names))
@@ -58,17 +58,20 @@ def load_settings(
     ]
 
 
-def _loaded(host: Host, name: str, field: str, wait: Callable[[], bool]) -> Setting:
+def _loaded(host: Host, name: str, field: str, wait: Callable[[str], bool]) -> Setting:
     def read() -> str:
         state = state_of(host, name)
         return "loaded" if state in ("live", "built in") else state
 
     def write() -> None:
-        if not wait():
+        if not wait(f"module {name} write"):
             host.must(["modprobe", name], timeout_s=_MODPROBE_S)
 
+    def staged() -> str:
+        return "loaded" if wait(f"module {name}") else read()
+
     return Setting(
-        f"module {name}", field, "loaded", read, write, lambda: "loaded" if wait() else read(),
+        f"module {name}", field, "loaded", read, write, staged,
         advice="read the kernel log for why it does not load",
     )  # fmt: skip
 
