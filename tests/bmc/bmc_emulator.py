@@ -23,7 +23,7 @@ __all__ = ["PASSWORD", "SPEED", "USER", "Bmc", "BmcEmulator", "Firmware", "Machi
 
 
 class BmcEmulator(Bmc):
-    """A Bmc that listens; `certificate` None = plain HTTP. Port 0 takes a free one."""
+    """A Bmc that listens; `certificate` None = plain HTTP, port 0 = a free one, `netns` = listen in there."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class BmcEmulator(Bmc):
         speed: float = SPEED,
         times: Times | None = None,
         gpus: int = 8,
+        netns: str | None = None,
     ) -> None:
         super().__init__(
             vendor,
@@ -50,7 +51,7 @@ class BmcEmulator(Bmc):
             times=times,
             gpus=gpus,
         )
-        self.server = BmcServer(self, address, port, certificate)
+        self.server = BmcServer(self, address, port, certificate, netns)
         host, bound = self.server.address
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{'http' if certificate is None else 'https'}://{shown}:{bound}"

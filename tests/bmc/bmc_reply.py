@@ -130,4 +130,7 @@ def body_of(request: Request) -> dict[str, Any]:
             "The request body submitted was malformed JSON and could not be parsed by the receiving service."
         )
         raise Refusal(400, message("MalformedJSON", words, severity="Critical"))
-    return sent
+    if request.method == "PATCH" and not [name for name in sent if not name.startswith("@odata.")]:
+        words = "The request body submitted contains no data to act upon."
+        raise Refusal(400, message("NoOperation", words))
+    return {name: value for name, value in sent.items() if not name.startswith("@odata.")}

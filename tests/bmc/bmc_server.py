@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bmc_faults import Fault
+from bmc_netns import in_netns
 from bmc_reply import Refusal, Reply, Request, busy, message, not_there
 from bmc_service import Bmc
 
@@ -28,13 +29,16 @@ MOST_BODY_BYTES = 1 << 30
 class BmcServer:
     """Serves one Bmc. The port stays reserved while nothing listens, so that a client sees "refused"."""
 
-    def __init__(self, bmc: Bmc, address: str, port: int, certificate: Path | None) -> None:
+    def __init__(
+        self, bmc: Bmc, address: str, port: int, certificate: Path | None, netns: str | None = None
+    ) -> None:
         self.bmc = bmc
         self.released = threading.Event()
         self.context: ssl.SSLContext | None = None
         if certificate is not None:
             self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.context.load_cert_chain(certificate)
+        self._netns = netns
         self._family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._reserve = self._bound((address, port))
         self.address = self._reserve.getsockname()[:2]
@@ -64,7 +68,8 @@ class BmcServer:
             return  # stopped
 
     def _bound(self, where: tuple[str, int]) -> socket.socket:
-        found = socket.socket(self._family)
+        with in_netns(self._netns):
+            found = socket.socket(self._family)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(where)
         return found

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from urllib.parse import unquote
 
+from bmc_accounts import ACCOUNTS, Accounts
 from bmc_actions import act
 from bmc_bios import BiosService, canonical
 from bmc_chassis import R, Readings, collection, resource
@@ -19,8 +20,8 @@ from bmc_machine import Machine, Times, default_firmware
 from bmc_record import Record
 from bmc_reply import Document, Refusal, Reply, Request, body_of, message, not_allowed, not_there, success
 from bmc_sessions import Session, Sessions
-from bmc_tasks import Tasks
-from bmc_tree import firmware_document, tree
+from bmc_tasks import Tasks, job_document
+from bmc_tree import MULTIPART, PUSH, firmware_document, tree
 from bmc_update import INVENTORY, Updates
 from bmc_vendors import vendor as vendor_of
 
@@ -57,7 +58,8 @@ class Bmc:
         self.tasks = Tasks(self.clock, "JID_4711000" if self.vendor.name == "dell" else "")
         self.bios = BiosService(self.machine, self.tasks, etag)
         self.updates = Updates(self.machine, self.tasks)
-        self.sessions = Sessions({username: password})
+        self.accounts = Accounts(username, password)
+        self.sessions = Sessions(self.accounts)
         self.readings = Readings()
         self.faults = Faults(self.clock)
         self.record = Record([password])
@@ -68,7 +70,8 @@ class Bmc:
         #: Told outside of the lock about each reset of the host: to reboot a test host with it.
         self.on_reset: Callable[[str], None] | None = None
         self.on_change: Callable[[], None] | None = None
-        self._tree = tree(self)
+        self._jobs = f"{R}/Managers/{self.vendor.manager}/Jobs"
+        self._tree = tree(self) | self.accounts.documents()
 
     def tick(self) -> None:
         """Bring machine and tasks to the time of now; sessions end with a BMC that restarts."""
@@ -99,9 +102,9 @@ class Bmc:
 
     def answer(self, request: Request) -> Reply:
         """The answer to a request."""
-        resets = len(self.machine.resets)
         with self.lock:
             self.tick()
+            resets = len(self.machine.resets)
             try:
                 reply = self._answer(request)
             except Refusal as refusal:
@@ -131,20 +134,50 @@ class Bmc:
         login = request.method == "POST" and path in (SESSIONS, f"{SESSIONS}/Members")
         if path == f"{R}/$metadata" and request.method == "GET":
             return Reply(200, raw=_METADATA, content_type="application/xml")
-        if not login and not (path in OPEN and request.method in ("GET", "HEAD")):
-            self.sessions.admit(request)
-        if request.method in ("GET", "HEAD"):
-            return self._read(request, path)
+        if request.header("odata-version") not in ("", "4.0"):
+            raise Refusal(412, message("PreconditionFailed", "This OData-Version is not supported."))
         if login:
             return self._login(request)
+        reads = request.method in ("GET", "HEAD")
+        user = "" if reads and path in OPEN else self.sessions.admit(request)
+        if reads:
+            reply = self._read(request, path)
+            reply.headers.update(Allow=", ".join(self._methods(path)), Link=_described(reply.document))
+            return reply
+        if request.method not in self._methods(path):
+            self._exists(path)
+            raise not_allowed(request.method, self._methods(path))
+        self.accounts.demand(user, self._privilege(request.method, path))
         if request.method == "POST":
-            return act(self, path, request)
-        if request.method == "DELETE":
-            return self._delete(path)
-        if request.method == "PATCH":
-            return self._patch(request, path)
-        self.document(path)
-        raise not_allowed(request.method, ("GET", "HEAD"))
+            return self.accounts.create(body_of(request)) if path == ACCOUNTS else act(self, path, request)
+        return self._delete(path) if request.method == "DELETE" else self._patch(request, path)
+
+    def _methods(self, path: str) -> tuple[str, ...]:
+        """What a resource takes."""
+        parent = path.rpartition("/")[0]
+        if "/Actions/" in path or path in (MULTIPART, PUSH):
+            return ("POST",)
+        if path in (SESSIONS, ACCOUNTS):
+            return ("GET", "HEAD", "POST")
+        if parent == ACCOUNTS:
+            return ("GET", "HEAD", "PATCH", "DELETE")
+        if parent in (SESSIONS, TASKS, MONITORS, self._jobs):
+            return ("GET", "HEAD", "DELETE")
+        if path == self.bios.settings_path or (path == self.bios.path and self.vendor.patch_current):
+            return ("GET", "HEAD", "PATCH")
+        return ("GET", "HEAD")
+
+    def _exists(self, path: str) -> None:
+        """Raises Refusal (404) for what is not there; actions exist as far as act() knows them."""
+        if self._methods(path) != ("POST",):
+            self.document(path)
+
+    def _privilege(self, method: str, path: str) -> str:
+        if path.startswith(ACCOUNTS):
+            return "ConfigureUsers"
+        if path.startswith(f"{SESSIONS}/"):
+            return "ConfigureSelf"
+        return "ConfigureManager" if "/Managers/" in path else "ConfigureComponents"
 
     def _read(self, request: Request, path: str) -> Reply:
         if path.startswith(f"{MONITORS}/"):
@@ -174,22 +207,20 @@ class Bmc:
         if path.startswith(f"{SESSIONS}/") and id_ in self.sessions.open:
             del self.sessions.open[id_]
             return Reply(204)
-        jobs = f"{R}/Managers/{self.vendor.manager}/Jobs/"
-        if path.startswith((f"{TASKS}/", f"{MONITORS}/", jobs)) and id_ in self.tasks.all:
+        if path.rpartition("/")[0] == ACCOUNTS and id_ in self.accounts.all:
+            del self.accounts.all[id_]
+            return Reply(204)
+        if path.startswith((f"{TASKS}/", f"{MONITORS}/", f"{self._jobs}/")) and id_ in self.tasks.all:
             task = self.tasks.all[id_]
             if task.lasts_s is None and not task.ended:
                 self.bios.cancel(task)
             elif not task.ended:
                 task.cancel(self.clock.now_s())
             return Reply(200, {"@Message.ExtendedInfo": [success()]})
-        self.document(path)
-        raise not_allowed("DELETE", ("GET", "HEAD"))
+        raise not_there(path)
 
     def _patch(self, request: Request, path: str) -> Reply:
         document = self.document(path)
-        takes = [self.bios.settings_path, *([self.bios.path] if self.vendor.patch_current else [])]
-        if path not in takes:
-            raise not_allowed("PATCH", ("GET", "HEAD"))
         wanted = request.header("if-match")
         if not wanted and self.require_if_match:
             words = "A precondition header or annotation is required to change this resource."
@@ -197,6 +228,8 @@ class Bmc:
         if wanted and wanted != "*" and etag(document) not in [each.strip() for each in wanted.split(",")]:
             words = "The ETag supplied did not match the ETag required to change this resource."
             raise Refusal(412, message("PreconditionFailed", words, severity="Critical"))
+        if path.startswith(ACCOUNTS):
+            return self.accounts.change(path.rpartition("/")[2], body_of(request))
         return self.bios.patch(body_of(request))
 
     def _monitor(self, path: str) -> Reply:
@@ -217,6 +250,12 @@ class Bmc:
             return collection(path, "Task", [f"{path}/{each}" for each in self.tasks.all])
         if parent == SESSIONS and id_ in self.sessions.open:
             return _session_document(self.sessions.open[id_])
+        if path == self._jobs and self.vendor.needs_apply_time:
+            return collection(path, "DellJob", [f"{path}/{each}" for each in self.tasks.all])
+        if parent == self._jobs and id_ in self.tasks.all and self.vendor.needs_apply_time:
+            return job_document(self.tasks.all[id_], path)
+        if parent == ACCOUNTS and id_ in self.accounts.all:
+            return self.accounts.document(id_)
         if parent == TASKS and id_ in self.tasks.all:
             return self.tasks.all[id_].document(self.clock)
         if parent == INVENTORY and id_ in self.machine.firmware:
@@ -245,6 +284,12 @@ def _expanded(query: str) -> bool:
             words = f"The query parameter {key} is not supported."
             raise Refusal(501, message("QueryNotSupportedOnResource", words))
     return found
+
+
+def _described(document: Document | None) -> str:
+    """The Link header: where the schema of a document is."""
+    kind = str((document or {}).get("@odata.type", "#Resource.Resource")).removeprefix("#").rpartition(".")[0]
+    return f"<http://redfish.dmtf.org/schemas/v1/{kind}.json>; rel=describedby"
 
 
 def _session_document(session: Session) -> Document:

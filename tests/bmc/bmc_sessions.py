@@ -10,6 +10,7 @@ import secrets
 import time
 from dataclasses import dataclass
 
+from bmc_accounts import Accounts
 from bmc_reply import Refusal, Request, message, no_session
 
 
@@ -24,7 +25,7 @@ class Session:
 class Sessions:
     """The open sessions; an unused one ends after `timeout_s` of our seconds, or when it is made older."""
 
-    def __init__(self, accounts: dict[str, str]) -> None:
+    def __init__(self, accounts: Accounts) -> None:
         self.accounts = accounts
         self.most, self.timeout_s = 8, 1800.0
         self.basic_auth = True
@@ -85,5 +86,5 @@ class Sessions:
         return username if self._right(username, password) else None
 
     def _right(self, username: str, password: str) -> bool:
-        wanted = self.accounts.get(username)
-        return wanted is not None and hmac.compare_digest(wanted.encode(), password.encode())
+        account = self.accounts.find(username)
+        return account is not None and hmac.compare_digest(account.password.encode(), password.encode())

@@ -83,6 +83,21 @@ class Task:
         return found
 
 
+def job_document(task: Task, path: str) -> Document:
+    """The same as Dell's job queue shows it."""
+    states = {"New": "Scheduled", "Running": "Running", "Completed": "Completed", "Exception": "Failed"}
+    return {
+        "@odata.id": path,
+        "@odata.type": "#DellJob.v1_6_0.DellJob",
+        "Id": task.id,
+        "Name": task.name,
+        "JobType": "BIOSConfiguration" if task.lasts_s is None else "FirmwareUpdate",
+        "JobState": states.get(task.state, "Failed"),
+        "PercentComplete": task.percent,
+        "Message": task.messages[-1]["Message"] if task.messages else "Task successfully scheduled.",
+    }
+
+
 class Tasks:
     """All tasks, also those that have ended."""
 

@@ -103,6 +103,7 @@ def _root(bmc: Bmc) -> Document:
         "UpdateService": to(UPDATE),
         "Tasks": to(f"{R}/TaskService"),
         "SessionService": to(f"{R}/SessionService"),
+        "AccountService": to(f"{R}/AccountService"),
         "Registries": to(f"{R}/Registries"),
         "Links": {"Sessions": to(f"{R}/SessionService/Sessions")},
     }

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import base64
+import json
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import bmc_emulator
 import httpx
 import pytest
 from bmc_emulator import BmcEmulator, make_image
+from check_cases import run_twice
+from fake_h200 import h200_node, h200_profile
 from redfish_server import make_certificates
+
+from agent.bmc_profile import Bmc as BmcProfile
+from agent.checks.registry import load_all
+from agent.model import Verdict
+from agent.sources.redfish import RedfishClient
 
 R = "/redfish/v1"
 SESSIONS = f"{R}/SessionService/Sessions"
@@ -451,3 +463,77 @@ def test_tls_and_a_handshake_that_breaks(tmp_path: Path) -> None:
                 other.get(f"{bmc.url}{R}/")
             assert other.get(f"{bmc.url}{R}/").status_code == 200
         client.http.close()
+
+
+def test_roles(started) -> None:
+    bmc, client = started()
+    bmc.accounts.add("reader", "reader-pa55word", "ReadOnly")
+    bmc.username, bmc.password = "reader", "reader-pa55word"
+    reader = Client(bmc)
+    assert reader.get(bmc.bios.path)["Attributes"]
+    answer = reader.settings(bmc, {"CStates": "Disabled"})
+    assert (answer.status_code, _ids(answer)) == (403, ["InsufficientPrivilege"])
+    assert client.settings(bmc, {"CStates": "Disabled"}).status_code == 200
+
+
+def test_as_a_process(tmp_path: Path) -> None:
+    script = Path(bmc_emulator.__file__).with_name("serve.py")
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps({"bios": {"AssetTag": "rack 3"}, "firmware": {"BMC": "9.9"}}))
+    command = [sys.executable, str(script), "--state", str(state), "--speed", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            told = json.loads(process.stdout.readline())
+            url, side = told["url"], told["control"]
+            pair = (told["username"], bmc_emulator.PASSWORD)
+            with httpx.Client(base_url=url, auth=pair, trust_env=False) as http:
+                sent = {"Attributes": {"CStates": "Disabled"}}
+                assert http.patch(f"{R}/Systems/1/Bios/Settings", json=sent).status_code == 200
+                assert json.loads(state.read_text())["pending"] == {"CStates": "Disabled"}
+                httpx.post(f"{side}/host-reset", json={}, trust_env=False)
+                httpx.post(f"{side}/settle", json={}, trust_env=False)
+                bios = http.get(f"{R}/Systems/1/Bios").json()["Attributes"]
+                assert (bios["CStates"], bios["AssetTag"]) == ("Disabled", "rack 3")
+                httpx.post(f"{side}/faults", json={"kind": "busy", "requests": 1}, trust_env=False)
+                assert http.get(f"{R}/Systems").status_code == 503
+            seen = httpx.get(f"{side}/requests", trust_env=False).json()
+            assert [each["status"] for each in seen] == [200, 200, 503]
+            assert httpx.post(f"{side}/faults", json={"kind": "odd"}, trust_env=False).status_code == 400
+        finally:
+            process.terminate()
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("vendor", ["generic", "dell", "supermicro", "hpe"])
+def test_the_agents_checks_pass(started, vendor: str, tmp_path: Path) -> None:
+    bmc, _ = started(vendor)
+    login = tmp_path / "login"
+    login.write_text(f"username: {bmc.username}\npassword: {bmc.password}\n")
+    login.chmod(0o600)
+    name, value = next(
+        (name, value) for name, value in bmc.machine.bios.items() if isinstance(value, str) and value
+    )
+    asked = {
+        "redfish": {"url": bmc.url, "credentials_file": str(login)},
+        "bios_version": bmc.machine.bios_version,
+        "bios": {name: value},
+        "firmware": {"HGX_FW_GPU_*": "96.00.89", "BMC": "01.02"},
+        "power_max_w": 12000,
+        "cooling": {
+            "inlet_max_c": 30,
+            "flow_min_l_per_min": 8,
+            "air_inlet_max_c": 27,
+            "leak_detection": True,
+        },
+    }
+    profile = h200_profile().model_copy(update={"bmc": BmcProfile.model_validate(asked)})
+    node = h200_node()
+    client = RedfishClient()
+    node.sources = replace(node.sources, bmc=client)
+    checks = [check for id_, check in load_all().items() if id_.startswith("bmc.")]
+    found = {check.id: finding for check in checks for finding in run_twice(check, node, profile).values()}
+    client.close()
+    assert {
+        id_: finding.summary for id_, finding in found.items() if finding.verdict is not Verdict.PASS
+    } == {}
+    assert bmc.record.writes() == []

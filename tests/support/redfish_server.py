@@ -44,12 +44,13 @@ def make_certificates(folder: Path) -> Certificates:
             "req", "-x509", *_CURVE, "-keyout", path.with_suffix(".key"), "-out", path, "-days", "2",
             "-subj", f"/CN={path.stem}", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
         )  # fmt: skip
-    here = _signed(folder, ca, "here", "IP:127.0.0.1,DNS:localhost")
-    elsewhere = _signed(folder, ca, "elsewhere", "DNS:bmc-99.example")
+    here = signed(folder, ca, "here", "IP:127.0.0.1,DNS:localhost")
+    elsewhere = signed(folder, ca, "elsewhere", "DNS:bmc-99.example")
     return Certificates(ca, here, elsewhere, other_ca)
 
 
-def _signed(folder: Path, ca: Path, name: str, names: str) -> Path:
+def signed(folder: Path, ca: Path, name: str, names: str) -> Path:
+    """A file with certificate and key that the CA has signed; `names` as in subjectAltName: IP:...,DNS:..."""
     request, key, made = folder / f"{name}.csr", folder / f"{name}.key", folder / f"{name}.pem"
     extensions = folder / f"{name}.ext"
     extensions.write_text(
