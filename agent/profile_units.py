@@ -61,8 +61,6 @@ UNITLESS = frozenset(
         "schema_version",
         "count",
         "numa_node",
-        "config",
-        "config_by_board",
         "pins",
         "port",
         "agent_check_port",

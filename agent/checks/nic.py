@@ -24,8 +24,8 @@ _DRIVER = advice.reseat(
 )
 _CABLE = advice.person("Check cable, transceiver and switch port of this link.")
 _SET_LINK_TYPE = advice.play("nic", "Set LINK_TYPE_P1 of the card with mlxconfig and reboot the node.")
-_NAME_INTERFACE = advice.play(
-    "nic", "Look for the interface with ip link: load its driver, or correct netdev in the profile."
+_NAME_INTERFACE = advice.person(
+    "Look for the interface with ip link: load its driver, or correct netdev in the profile."
 )
 _RATE = advice.person(
     "Correct rate_gbps of this port in the profile, or the speed that the switch is set to."

@@ -17,8 +17,7 @@ from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
 from agent.sources import Sources
 
-_ADDRESS = advice.play(
-    "nic",
+_ADDRESS = advice.person(
     "Give the interface its IP address, look at show_gids, and correct fabric.roce.gid_index if need be.",
 )
 ROCE_V2 = "RoCE v2"

@@ -17,7 +17,7 @@ from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
 from agent.sources import Sources
 
-_SET = advice.play("roce", "Write fabric.roce.cnp_dscp to ecn/roce_np/cnp_dscp of this interface.")
+_SET = advice.play("nic", "Write fabric.roce.cnp_dscp to ecn/roce_np/cnp_dscp of this interface.")
 _DSCPS = range(64)
 _NOWHERE = "neither the driver's ecn files nor its debugfs is there: read it with mlxreg or as root"
 

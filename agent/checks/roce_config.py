@@ -19,13 +19,13 @@ from agent.node_profile import NicPort, NodeProfile, Roce
 from agent.sources import DcbInfo, Sources
 
 _SET_PFC = advice.play(
-    "roce", "Set PFC, trust and DSCP map of the profile with mlnx_qos or dcb, on the host and on the switch."
+    "nic", "Set PFC, trust and DSCP map of the profile with mlnx_qos or dcb, on the host and on the switch."
 )
 _OWNER = advice.play(
-    "roce", "Stop lldpad and set mlnx_qos --dcbx os on the interface, so that the host's settings hold."
+    "nic", "Stop lldpad and set mlnx_qos --dcbx os on the interface, so that the host's settings hold."
 )
 _PAUSE_OFF = advice.play(
-    "roce", "Turn global pause off with ethtool -A on this interface and on its switch port: PFC replaces it."
+    "nic", "Turn global pause off with ethtool -A on this interface and on its switch port: PFC replaces it."
 )
 
 

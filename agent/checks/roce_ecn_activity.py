@@ -21,7 +21,7 @@ from agent.sources import Sources
 from agent.sources.counters import CounterDelta
 
 _ECN = advice.play(
-    "roce", "Turn ECN on at notification and reaction point of every node for the lossless priority."
+    "nic", "Turn ECN on at notification and reaction point of every node for the lossless priority."
 )
 MARKED = "hw_counters/np_ecn_marked_roce_packets"
 CNP_SENT = "hw_counters/np_cnp_sent"

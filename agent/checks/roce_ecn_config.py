@@ -19,7 +19,7 @@ from agent.model import Basis, Finding, ServingClass, Verdict
 from agent.node_profile import NicPort, NodeProfile
 from agent.sources import Sources
 
-_SET_ECN = advice.play("roce", "Write 1 to the files under ecn/roce_np and ecn/roce_rp of this interface.")
+_SET_ECN = advice.play("nic", "Write 1 to the files under ecn/roce_np and ecn/roce_rp of this interface.")
 _NO_FILES = (
     "no such interface (see nic.port), or the inbox driver: verify with mlxconfig -d ADDRESS q"
     " ROCE_CC_PRIO_MASK_P1"

@@ -20,8 +20,8 @@ from agent.node_profile import NicPort, NodeProfile
 from agent.sources import Sources
 from agent.sources.counters import CounterDelta
 
-_LOSSY = advice.play(
-    "roce", "Compare PFC, ECN and buffers of host and switch: traffic of the lossless class is dropped."
+_LOSSY = advice.person(
+    "Compare PFC, ECN and buffers of host and switch: traffic of the lossless class is dropped."
 )
 _PORT_DROPS = "rx_discards_phy"
 

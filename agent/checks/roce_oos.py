@@ -20,8 +20,7 @@ from agent.node_profile import NicPort, NodeProfile
 from agent.sources import Sources
 from agent.sources.counters import CounterDelta
 
-_RETRANSMITS = advice.play(
-    "roce",
+_RETRANSMITS = advice.person(
     "Compare roce.ecn_config, roce.pfc_config and roce.lossless_drop of both ends and the switch's drops.",
 )
 RECEIVED, SENT = "counters/port_rcv_packets", "counters/port_xmit_packets"

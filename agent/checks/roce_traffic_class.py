@@ -18,9 +18,9 @@ from agent.node_profile import NicPort, Roce
 from agent.sources import Sources
 
 _SET_GLOBAL = advice.play(
-    "roce", "Write the traffic class of the profile to tc/PORT/traffic_class, or -1 to override nothing."
+    "nic", "Write the traffic class of the profile to tc/PORT/traffic_class, or -1 to override nothing."
 )
-_SET_TOS = advice.play("roce", "Set it with cma_roce_tos -d DEVICE -t CLASS, from a unit that runs at boot.")
+_SET_TOS = advice.play("nic", "Set it with cma_roce_tos -d DEVICE -t CLASS, from a unit that runs at boot.")
 _GLOBAL = re.compile(r"Global tclass=(-?\d{1,3})\b")
 _BASIS = Basis.profile("fabric.roce.dscp")
 

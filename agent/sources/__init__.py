@@ -119,6 +119,16 @@ class PauseInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RingInfo:
+    """Entries of an interface's rings, now and at most (ETHTOOL_GRINGPARAM)."""
+
+    rx: int
+    tx: int
+    rx_max: int
+    tx_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModuleInfo:
     """The plugged transceiver or cable (ETHTOOL_MODULE_EEPROM_GET, SFF-8636, CMIS); None = not reported."""
 
@@ -149,6 +159,9 @@ class Net(Protocol):
 
     def pause(self, netdev: str) -> PauseInfo:
         """Global pause. Raises DeviceAbsent, NotSupported."""
+
+    def ring(self, netdev: str) -> RingInfo:
+        """Ring sizes. Raises DeviceAbsent, NotSupported."""
 
     def module(self, netdev: str) -> ModuleInfo:
         """The plugged module. Raises DeviceAbsent (none plugged), NotSupported."""

@@ -77,6 +77,8 @@ _ALWAYS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("proc/sys/net/ipv4", ("tcp_rmem", "tcp_wmem", "tcp_congestion_control", "tcp_mtu_probing")),
     ("proc/driver/nvidia", ("version",)),
     ("etc", ("os-release",)),
+    # What root read of settings: NV configuration of NICs, for one.
+    ("run/nodegate-apply", ("*.json",)),
     ("sys/module/*", ("initstate",)),
     ("sys/module/nvidia*", ("version",)),
     ("sys/module/mlx5*", ("version",)),

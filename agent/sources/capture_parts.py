@@ -52,6 +52,7 @@ def record_netdev(net: Net, name: str) -> dict[str, Any]:
         "dcb": part(lambda: _dcb_document(net.dcb(name))),
         "driver": part(lambda: dataclasses.asdict(net.driver(name))),
         "pause": part(lambda: dataclasses.asdict(net.pause(name))),
+        "ring": part(lambda: dataclasses.asdict(net.ring(name))),
         "module": part(lambda: _module_document(net, name)),
     }
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.sources import DcbInfo, DriverInfo, LinkInfo, ModuleInfo, PauseInfo
+from agent.sources import DcbInfo, DriverInfo, LinkInfo, ModuleInfo, PauseInfo, RingInfo
 from agent.sources.net_dcb import read_dcb
-from agent.sources.net_driver import read_driver, read_pause
+from agent.sources.net_driver import read_driver, read_pause, read_ring
 from agent.sources.net_eeprom import read_module
 from agent.sources.net_ethtool import read_stats
 from agent.sources.net_link import read_link
@@ -34,6 +34,10 @@ class LiveNet:
     def pause(self, netdev: str) -> PauseInfo:
         """Global pause. Raises DeviceAbsent, NotSupported."""
         return read_pause(netdev)
+
+    def ring(self, netdev: str) -> RingInfo:
+        """Ring sizes. Raises DeviceAbsent, NotSupported."""
+        return read_ring(netdev)
 
     def module(self, netdev: str) -> ModuleInfo:
         """The plugged module. Raises NotSupported, SourceUnavailable without CAP_NET_ADMIN."""

@@ -16,6 +16,7 @@ Integer = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**64)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=-1e18, lt=1e18)]
 Text = Annotated[str, Field(strict=True, max_length=4096)]
 Flag = Annotated[bool, Field(strict=True)]
+Entries = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 
 
@@ -139,6 +140,15 @@ class Pause(Document):
     tx: Flag
 
 
+class Ring(Document):
+    """RingInfo."""
+
+    rx: Entries
+    tx: Entries
+    rx_max: Entries
+    tx_max: Entries
+
+
 class Module(Document):
     """ModuleInfo."""
 
@@ -160,6 +170,7 @@ class Netdev(Document):
     dcb: or_refused(Dcb) = {"error": "MISSING"}  # type: ignore[valid-type]
     driver: or_refused(Driver) = {"error": "MISSING"}  # type: ignore[valid-type]
     pause: or_refused(Pause) = {"error": "MISSING"}  # type: ignore[valid-type]
+    ring: or_refused(Ring) = {"error": "MISSING"}  # type: ignore[valid-type]
     module: or_refused(Module) = {"error": "MISSING"}  # type: ignore[valid-type]
 
 

@@ -20,6 +20,7 @@ from agent.sources import (
     LinkInfo,
     ModuleInfo,
     PauseInfo,
+    RingInfo,
     Sources,
 )
 from agent.sources.clock import ReplayClock
@@ -136,6 +137,10 @@ class ReplayNet:
     def pause(self, netdev: str) -> PauseInfo:
         """Global pause."""
         return PauseInfo(**self._part(netdev, "pause"))
+
+    def ring(self, netdev: str) -> RingInfo:
+        """Ring sizes."""
+        return RingInfo(**self._part(netdev, "ring"))
 
     def module(self, netdev: str) -> ModuleInfo:
         """The plugged module."""

@@ -14,7 +14,7 @@ from agent.model import ActionKind, Finding, Phase, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 
 CHECKS = load_all()
-PLAY_TAGS = {"bios", "firmware", "gpu", "kernel", "nic", "roce", "sysctl", "topo"}
+PLAY_TAGS = {"bios", "firmware", "gpu", "kernel", "nic", "sysctl", "topo"}
 NO_HARDWARE = {
     "gpus": {"count": 0},
     "nvlink": {"links_per_gpu": 0},
@@ -156,6 +156,9 @@ def test_a_node_without_hardware_skips_it(check: Check) -> None:
         ("roce.nccl", {"mode": "gate"}),
         ("nic.gid", {"fabric": {"kind": "ib"}}),
         ("nic.max_read_request", {"fabric": {"nic": {"max_read_request_bytes": None}}}),
+        ("nic.config", {"fabric": {"nic": {"config": None}}}),
+        ("nic.ring", {"fabric": {"nic": {"rx_ring": None, "tx_ring": None}}}),
+        ("nic.ring", {"fabric": {"kind": "ib", "nic": {"config": None}}}),
         ("engine.health", {"mode": "observe"}),
         *((f"bmc.{name}", {"bmc": {"redfish": None}}) for name in ("air", "events", "health", "leak")),
         *((f"bmc.{name}", {"bmc": None}) for name in ("bios", "coolant", "firmware", "power")),

@@ -4,6 +4,8 @@ import pytest
 from nodegate_apply.host import HostError
 from nodegate_apply.mlxconfig import Stage, as_text, parse_query, same_value
 
+from agent.checks import nic_record
+
 #: As a ConnectX-7 and the tests of NVIDIA's own operator have it.
 QUERY = """
 Device #1:
@@ -62,3 +64,4 @@ def test_what_is_no_query(text):
 )  # fmt: skip
 def test_values(seen, want, same):
     assert same_value(seen, want) is same
+    assert nic_record.same_value(seen, want) is same, "the agent's check compares as the role does"

@@ -49,7 +49,7 @@ def readings(sources: Sources) -> dict[str, Any]:
             found[f"{gpu.uuid} {group}"] = seen(sources.nvml.read, gpu.uuid, group)
     for name in (f"eth{i}" for i in range(9)):
         net = sources.net
-        for read in (net.link, net.ethtool_stats, net.dcb, net.driver, net.pause, net.module):
+        for read in (net.link, net.ethtool_stats, net.dcb, net.driver, net.pause, net.ring, net.module):
             found[f"{name} {read.__name__}"] = seen(read, name)
     return found
 

@@ -33,7 +33,7 @@ def test_loopback_has_no_statistics_and_no_dcb() -> None:
 
 
 def test_loopback_has_no_driver_no_pause_and_no_module() -> None:
-    for read in (NET.driver, NET.pause):
+    for read in (NET.driver, NET.pause, NET.ring):
         with pytest.raises(NotSupported):
             read("lo")
     # Without CAP_NET_ADMIN the kernel does not even say that there is no module.
@@ -43,7 +43,7 @@ def test_loopback_has_no_driver_no_pause_and_no_module() -> None:
 
 @pytest.mark.parametrize("name", ["nope0", "", "x" * 16, "a/b", "a\0b", "\udcff", "."])
 def test_no_such_interface(name: str) -> None:
-    for read in (NET.link, NET.ethtool_stats, NET.dcb, NET.driver, NET.pause, NET.module):
+    for read in (NET.link, NET.ethtool_stats, NET.dcb, NET.driver, NET.pause, NET.ring, NET.module):
         with pytest.raises(DeviceAbsent):
             read(name)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import NotSupported, ParseError, SourceError, SourceUnavailable
-from agent.sources import DriverInfo, ModuleInfo, PauseInfo
+from agent.sources import DriverInfo, ModuleInfo, PauseInfo, RingInfo
 from agent.sources import net_driver as driver
 from agent.sources import net_eeprom as eeprom
 from agent.sources import net_wire as wire
@@ -212,6 +212,14 @@ def test_driver_information() -> None:
     for bad in (data[:100], bytes(len(data))):
         with pytest.raises(ParseError):
             driver.parse_driver(bad)
+
+
+def test_ring_parameters() -> None:
+    data = struct.pack("=9I", 0x10, 8192, 0, 0, 4096, 1024, 0, 0, 512)
+    assert driver.parse_ring(data) == RingInfo(rx=1024, tx=512, rx_max=8192, tx_max=4096)
+    for bad in (data[:35], b"\0" * 36):
+        with pytest.raises(ParseError):
+            driver.parse_ring(bad)
 
 
 def test_pause_parameters() -> None:

@@ -19,7 +19,7 @@ from agent.errors import (
     SourceTimeout,
     SourceUnavailable,
 )
-from agent.sources import ModuleInfo, PauseInfo, Sources
+from agent.sources import ModuleInfo, PauseInfo, RingInfo, Sources
 from agent.sources.replay import replay_sources
 
 FM = "nvidia-fabricmanager.service"
@@ -223,6 +223,7 @@ def test_driver_pause_and_module_of_an_interface(tmp_path: Path) -> None:
     net["eth0"] = net["eth0"] | {
         "driver": {"driver": "mlx5_core", "version": "1", "firmware": "28.1", "bus_info": "0000:18:00.0"},
         "pause": {"autonegotiated": False, "rx": True, "tx": False},
+        "ring": {"rx": 1024, "tx": 512, "rx_max": 8192, "tx_max": 8192},
         "module": {
             "kind": "OSFP", "vendor": "V", "part_number": "P", "serial": "S", "rx_power_mw": [1.0, 0.5],
         },
@@ -230,8 +231,9 @@ def test_driver_pause_and_module_of_an_interface(tmp_path: Path) -> None:
     read = replayed(tmp_path / "0", **{"net.json": net}).net
     assert read.driver("eth0").firmware == "28.1"
     assert read.pause("eth0") == PauseInfo(False, True, False)
+    assert read.ring("eth0") == RingInfo(1024, 512, 8192, 8192)
     assert read.module("eth0") == ModuleInfo("OSFP", "V", "P", "S", rx_power_mw=(1.0, 0.5))
-    for missing in (read.driver, read.pause, read.module):
+    for missing in (read.driver, read.pause, read.ring, read.module):
         with pytest.raises(SourceUnavailable, match="MISSING"):
             missing("eth0.7")
     steps = [{"at_s": 1, "set": {"net.eth0.module": {"error": "NOT_SUPPORTED"}}}]

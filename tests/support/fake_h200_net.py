@@ -5,6 +5,7 @@ ConnectX-7 with the driver of DOCA, one port a card, 400 Gb/s RoCE; all values a
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 NIC_BUSES = ("06", "18", "3b", "5e", "86", "98", "bb", "de")
@@ -13,6 +14,7 @@ UPSTREAM = ("04", "16", "39", "5c", "84", "96", "b9", "dc")
 BOARD_ID = "MT_0000000838"
 FIRMWARE = "28.43.2566"
 DRIVER = "24.10-1.1.4"
+BOOT_ID = "5d4f0c3e-0000-4000-8000-000000000001"
 COUNTERS = {
     "counters/link_downed": 1,
     "counters/excessive_buffer_overrun_errors": 0,
@@ -100,6 +102,8 @@ def nic_files(slot: int) -> dict[str, Any]:
     return {
         "sys/module/mlx5_core/version": DRIVER,
         "proc/sys/kernel/osrelease": "6.8.0-45-generic",
+        "proc/sys/kernel/random/boot_id": BOOT_ID,
+        "run/nodegate-apply/nic.json": nic_record(),
         **_rdma_files(slot),
         f"sys/class/net/eth{slot}/ecn/roce_np/enable/3": "1",
         f"sys/class/net/eth{slot}/ecn/roce_rp/enable/3": "1",
@@ -109,6 +113,34 @@ def nic_files(slot: int) -> dict[str, Any]:
         f"{pci}/vpd": {"hex": vpd(f"MT2401X0000{slot}")},
         f"{pci}/config": {"hex": pci_config()},
     }
+
+
+def nic_record() -> str:
+    """What `nodegate-apply nic` left a minute ago: NV configuration of each card, and one setting besides."""
+    shown = {
+        "ATS_ENABLED": ("False", "False(0)"),
+        "SRIOV_EN": ("True", "True(1)"),
+        "NUM_OF_VFS": ("8", "8"),
+        "KEEP_ETH_LINK_UP_P2": ("True", "(not listed: this card has no such port)"),
+    }
+    settings = [
+        {
+            "name": f"mlx5_{slot} {name}",
+            "field": f"fabric.nic.config.{name}",
+            "want": want,
+            "current": value,
+            "staged": value,
+            "state": "ok",
+            "problem": "",
+        }
+        for slot in range(8)
+        for name, (want, value) in shown.items()
+    ]
+    settings.append(
+        {"name": "eth0 MTU", "field": "fabric.ports.0.mtu_bytes", "want": "9000", "current": "9000"}
+    )
+    record = {"schema": 1, "name": "nic", "boot_id": BOOT_ID, "taken_mono_s": 4940.0, "taken_s": 1.7e9}
+    return json.dumps({**record, "settings": settings, "problems": []})
 
 
 def interface() -> dict[str, Any]:
@@ -139,6 +171,7 @@ def interface() -> dict[str, Any]:
             "bus_info": "0000:06:00.0",
         },
         "pause": {"autonegotiated": False, "rx": False, "tx": False},
+        "ring": {"rx": 8192, "tx": 8192, "rx_max": 8192, "tx_max": 8192},
         "module": {
             "kind": "OSFP optical",
             "vendor": "NVIDIA",
@@ -163,6 +196,9 @@ def fabric(ports: list[dict[str, Any]]) -> dict[str, Any]:
             "pcie_speed_gts": 32.0,
             "pcie_width": 16,
             "max_read_request_bytes": 4096,
+            "rx_ring": 8192,
+            "tx_ring": 8192,
+            "config": {"ATS_ENABLED": False, "SRIOV_EN": True, "NUM_OF_VFS": 8, "KEEP_ETH_LINK_UP_P2": True},
         },
         "roce": {"cnp_dscp": 48, "gid_index": 3},
     }

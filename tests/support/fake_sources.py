@@ -34,6 +34,7 @@ from agent.sources import (
     LinkInfo,
     ModuleInfo,
     PauseInfo,
+    RingInfo,
     Sources,
 )
 from agent.sources.fault_history import PartFault
@@ -215,6 +216,9 @@ class FakeNet:
 
     def pause(self, netdev: str) -> PauseInfo:
         return PauseInfo(**self._part(netdev, "pause"))
+
+    def ring(self, netdev: str) -> RingInfo:
+        return RingInfo(**self._part(netdev, "ring"))
 
     def module(self, netdev: str) -> ModuleInfo:
         part = self._part(netdev, "module")
