@@ -83,6 +83,7 @@ def make_plan(
             continue
         step = _step(want, chosen[want.name], current, pending)
         if step is None:
+            problems += _undone(want, chosen[want.name], registry, then)
             continue
         step, problem = _allowed(step, registry, current, then) if not step.waiting else (step, "")
         steps.append(step)
@@ -141,6 +142,15 @@ def _allowed(
     if lock and implied is not None:
         return Step(step.name, step.field, step.current, step.next, step.value, False, True), ""
     return step, lock
+
+
+def _undone(want: Want, value: Value, registry: Registry | None, then: Mapping[str, Any]) -> list[str]:
+    """An attribute that is right, and that another setting of ours would make wrong."""
+    implied = registry.implied(want.name, then) if registry is not None else None
+    if implied is None or want.met(implied.value):
+        return []
+    words = f"{want.name} becomes {said(str(implied.value))} while {implied.words(then)}"
+    return [f"{want.field}: {words}, but {value} is asked for"]
 
 
 def _not_implied(
