@@ -1,4 +1,7 @@
-"""Firmware through the BMC: order, tasks, activation, reruns, and every way in which it may go wrong."""
+"""Firmware through the BMC: order, tasks, activation, reruns, and every way in which it may go wrong.
+
+None of it needs root; what waits through restarts is marked so because it takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +60,7 @@ def test_all_is_written_in_a_safe_order_activated_and_read_again(here: Site) -> 
     assert (again.changed, again.drift, again.problems, here.writes()) == (False, [], [], [])
 
 
+@pytest.mark.root
 def test_without_leave_to_reset_it_waits_and_a_rerun_writes_nothing(here: Site) -> None:
     first = here.run()
     assert first.changed and first.pending == ["bmc (bmc_reset)"] and first.reboot_required
@@ -77,6 +81,7 @@ def test_check_mode_tells_versions_and_writes_nothing(here: Site) -> None:
     assert here.writes() == []
 
 
+@pytest.mark.root
 def test_images_of_one_place_share_one_activation(tmp_path: Path) -> None:
     with site(tmp_path) as here:
         here.image("bios", "BIOS", activation="reset", kind="bios")
@@ -88,6 +93,7 @@ def test_images_of_one_place_share_one_activation(tmp_path: Path) -> None:
         assert "ForceRestart" not in here.bmc.machine.resets
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("vendor", ["dell", "supermicro", "hpe", "generic"])
 def test_ac_power_is_cycled_as_each_vendor_does_it(tmp_path: Path, vendor: str) -> None:
     with site(tmp_path, vendor) as here:
@@ -122,6 +128,7 @@ def test_an_unknown_component_and_an_older_version_stop_everything(here: Site) -
     assert here.writes() == []
 
 
+@pytest.mark.root
 def test_a_downgrade_that_is_asked_for(tmp_path: Path) -> None:
     with site(tmp_path) as here:
         here.image("bmc", versions={"BMC": "01.01.00"}, activation="bmc_reset")
@@ -150,6 +157,7 @@ def test_a_task_that_fails_ends_it_and_says_what_is_done(here: Site) -> None:
     assert here.run(allow_reset=True).problems == []
 
 
+@pytest.mark.root
 def test_a_corrupt_image_with_the_right_hash_is_refused_by_the_bmc(here: Site) -> None:
     here.image("hgx", GPUS, activation="ac_power_cycle", kind="hgx", corrupt=True)
     (line,) = here.run(allow_reset=True).problems
@@ -158,6 +166,7 @@ def test_a_corrupt_image_with_the_right_hash_is_refused_by_the_bmc(here: Site) -
     assert here.running("HGX_FW_GPU_SXM_1") != NEW[GPUS]
 
 
+@pytest.mark.root
 def test_completed_is_not_believed(here: Site) -> None:
     here.images = {"hgx": here.images["hgx"] | {"back_within_s": 300}}
     here.bmc.updates.lie_next()
@@ -165,6 +174,7 @@ def test_completed_is_not_believed(here: Site) -> None:
     assert "HGX_FW_GPU_SXM_1 still runs 96.00.89.00.01, not 97.10.1A.00.01" in one_line(line)
 
 
+@pytest.mark.root
 def test_a_task_that_never_ends_is_given_up_at_its_deadline(here: Site) -> None:
     here.images = {"hgx": here.images["hgx"] | {"update_deadline_s": 120}}
     here.bmc.updates.stall_next()
@@ -173,6 +183,7 @@ def test_a_task_that_never_ends_is_given_up_at_its_deadline(here: Site) -> None:
     assert len(here.writes()) == 1
 
 
+@pytest.mark.root
 def test_a_bmc_that_stays_away_after_the_power_cycle(here: Site) -> None:
     here.images = {"hgx": here.images["hgx"] | {"back_within_s": 300}}
     here.bmc.machine.times.bmc_start_s = 100_000.0
@@ -181,6 +192,7 @@ def test_a_bmc_that_stays_away_after_the_power_cycle(here: Site) -> None:
     assert "not done: hgx" in line and "hgx written" in line
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("fault", ["busy", "drop", "garbage"])
 def test_five_bad_minutes_are_borne(here: Site, fault: str) -> None:
     here.images.pop("ssd")
@@ -190,6 +202,7 @@ def test_five_bad_minutes_are_borne(here: Site, fault: str) -> None:
     assert found.problems == [] and here.running("HGX_FW_GPU_SXM_1") == NEW[GPUS]
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("fault", ["busy", "drop", "hang", "refuse"])
 def test_a_bmc_that_does_not_come_back_ends_in_one_line(here: Site, fault: str) -> None:
     here.bmc.faults.add(fault)
@@ -198,6 +211,7 @@ def test_a_bmc_that_does_not_come_back_ends_in_one_line(here: Site, fault: str) 
     assert here.writes() == []
 
 
+@pytest.mark.root
 def test_an_upload_whose_answer_is_lost_is_not_sent_twice(here: Site) -> None:
     here.images.pop("ssd")
     here.images.pop("bmc")
@@ -210,6 +224,7 @@ def test_an_upload_whose_answer_is_lost_is_not_sent_twice(here: Site) -> None:
     assert here.bmc.machine.firmware["HGX_FW_GPU_SXM_1"].written == 1
 
 
+@pytest.mark.root
 def test_a_bmc_without_upload_fetches_the_image_itself(here: Site) -> None:
     here.bmc.override["/redfish/v1/UpdateService"] = {"MultipartHttpPushUri": None}
     here.images = {"bmc": here.images["bmc"]}
