@@ -175,7 +175,7 @@ def test_ctrl_c_ends_all_of_it_and_a_second_run_is_refused_meanwhile(site: Path)
     [
         (["--limit", "zebra"], "no host of it matches --limit zebra"),
         (["-i", "nowhere"], "there is no inventory here; name a folder"),
-        (["--playbook", "siet"], "there is no such playbook; shipped: site, "),
+        (["--playbook", "siet"], "there is no such playbook; shipped: "),
         (["--vault-password-file", "nowhere"], "there is no such key file"),
     ],
 )
