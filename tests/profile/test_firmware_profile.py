@@ -8,7 +8,8 @@ import pytest
 from fake_h200 import h200_profile_data
 from pydantic import ValidationError
 
-from agent.bmc_profile import FirmwareImage
+from agent.bmc_profile import Bmc, FirmwareImage
+from agent.fabric_profile import NicSettings
 from agent.node_profile import NodeProfile
 from agent.profile_rules import cross_problems, notes
 
@@ -21,11 +22,10 @@ def image(versions: dict[str, str], **more: Any) -> dict[str, Any]:
 
 
 def problems(bmc: dict[str, Any] | None = None, nic: dict[str, Any] | None = None) -> list[str]:
-    data = h200_profile_data()
-    data["bmc"] = {"redfish": {"url": "https://bmc.example"}, **(bmc or {})}
-    if nic is not None:
-        data["fabric"]["nic"] = nic
-    return [str(each) for each in cross_problems(NodeProfile.model_validate(data))]
+    whole = NodeProfile.model_validate(h200_profile_data())
+    fabric = whole.fabric.model_copy(update={"nic": NicSettings.model_validate(nic)}) if nic else whole.fabric
+    named = Bmc.model_validate({"redfish": {"url": "https://bmc.example"}, **(bmc or {})})
+    return [str(each) for each in cross_problems(whole.model_copy(update={"bmc": named, "fabric": fabric}))]
 
 
 def test_two_images_for_one_component() -> None:
