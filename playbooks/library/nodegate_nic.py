@@ -52,7 +52,6 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
-from ansible.module_utils.nodegate_apply import __main__ as _boot  # noqa: E402, F401  (goes along to the node)
 from ansible.module_utils.nodegate_apply.host import Host  # noqa: E402
 from ansible.module_utils.nodegate_apply.nic_apply import apply_nic  # noqa: E402
 from ansible.module_utils.nodegate_apply.outcome import finish  # noqa: E402

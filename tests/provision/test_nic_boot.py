@@ -4,7 +4,7 @@ import json
 
 import pytest
 from fake_nic_host import NicHost, fabric
-from nodegate_apply import __main__ as boot
+from nodegate_apply import boot
 from nodegate_apply.boot_unit import boot_settings
 from nodegate_apply.nic import batches
 from nodegate_apply.nic_apply import MODULES

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from . import boot  # noqa: F401  # Ansible takes to a node what a module imports, and this has to be there
 from .files import file_setting, own_sources
 from .host import Host, HostError
 from .record import FOLDER
@@ -21,7 +22,17 @@ LIBRARY = "/usr/local/lib/nodegate"
 UNITS = "/etc/systemd/system"
 RELOAD = "systemctl daemon-reload"
 #: What every role's unit needs of this package.
-_COMMON = ("__init__", "__main__", "files", "host", "record", "setting")
+_COMMON = ("__init__", "boot", "files", "host", "record", "setting")
+#: Ansible takes no module of this name to a node.
+_MAIN = '''"""`python3 -m nodegate_apply NAME ...`, see boot.py."""
+
+import sys
+
+from .boot import main
+
+if __name__ == "__main__":
+    sys.exit(main())
+'''
 
 _SERVICE = """\
 # Settings that the hardware forgets at a reboot: applied and read back at each boot.
@@ -125,7 +136,7 @@ def boot_groups(host: Host) -> dict[str, Callable[[], None]]:
 
 def package_settings(host: Host, modules: Iterable[str], field: str) -> list[Setting]:
     """Modules of this package as files on the node."""
-    sources = own_sources(dict.fromkeys(modules))
+    sources = {"__main__.py": _MAIN, **own_sources(dict.fromkeys(modules))}
     return [
         file_setting(host, f"{LIBRARY}/nodegate_apply/{name}", text, field)
         for name, text in sorted(sources.items())
