@@ -90,6 +90,8 @@ def four_plane_node() -> tuple[FakeNode, NodeProfile]:
     node.set(f"files:{base}/roce_r0/fw_ver", "40.48.1000")
     node.set(f"files:{base}/roce_r0/board_id", "NVD0000000072")
     node.set(f"links:{base}/roce_r0/device", "../../../0000:06:00.0")
+    record = "run/nodegate-apply/nic.json"
+    node.set(f"files:{record}", node.data["files"][record].replace('"mlx5_0 ', '"roce_r0 '))
     for name, text in UNUSED_PORT.items():
         node.set(f"files:{base}/mlx5_mgmt/ports/1/{name}", text)
     ports = [

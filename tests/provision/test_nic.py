@@ -305,3 +305,14 @@ def test_the_unit_goes_with_all_modules_that_it_needs(tmp_path):
         for line in text.splitlines():
             if line.startswith("from ."):
                 assert f"{line.split()[1].lstrip('.')}.py" in texts, line
+
+
+def test_four_ports_of_one_device(tmp_path):
+    """CX8 with its planes as ports of one device: what belongs to the device is wanted once."""
+    data = fabric(1)
+    data["ports"] = [{**data["ports"][0], "port": number, "netdev": f"eth{number}"} for number in (3, 6)]
+    names = [setting.name for setting in wanted_nic(NicHost(tmp_path), data)]
+    assert len(names) == len(set(names))
+    assert names.count("mlx5_0 MaxReadReq") == 1 and {"mlx5_0/3 GID 3", "mlx5_0/6 traffic class"} <= set(
+        names
+    )

@@ -39,6 +39,8 @@ LIVE = {
         "proc/cmdline": f"/{HOME}/proc/cmdline",
         "proc/swaps": f"/{HOME}/proc/swaps",
         "etc": "/etc",
+        # Records of what only root can read.
+        "run": "/run",
     },
 }
 

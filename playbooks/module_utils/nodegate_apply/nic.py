@@ -66,7 +66,9 @@ def wanted(host: Host, fabric: Part) -> Wanted:
 
 def _add_port(found: Wanted, host: Host, port: Port, nic: Part, roce: Part | None) -> None:
     settings = PortSettings(host, port, nic)
-    mine = settings.of_any_fabric()
+    # Of a device with several ports PCIe is the same for all.
+    known = {setting.name for group in found.ports for setting in group}
+    mine = [setting for setting in settings.of_any_fabric() if setting.name not in known]
     if roce is not None:
         dcb, more = Dcb(host, port.netdev, roce), RoceSettings(host, port, nic, roce)
         mine += [*settings.of_roce(), *dcb.settings(), *more.settings()]

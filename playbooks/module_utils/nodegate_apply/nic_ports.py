@@ -22,6 +22,11 @@ class Port(NamedTuple):
     netdev: str
     mtu_bytes: int | None
 
+    @property
+    def label(self) -> str:
+        """The device; of one with several ports also which."""
+        return self.device if self.number == 1 else f"{self.device}/{self.number}"
+
     def field(self, key: str) -> str:
         """A key of this port in the profile."""
         return f"fabric.ports.{self.place}.{key}"

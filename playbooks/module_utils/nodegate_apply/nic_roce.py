@@ -121,7 +121,7 @@ class RoceSettings:
             return match[1] if match else "none"
 
         return Setting(
-            f"{self._port.device} traffic class",
+            f"{self._port.label} traffic class",
             "fabric.roce.dscp",
             want,
             read,
@@ -145,7 +145,7 @@ class RoceSettings:
             self._host.poke(path, want)
 
         return Setting(
-            f"{self._port.device} TOS of librdmacm",
+            f"{self._port.label} TOS of librdmacm",
             "fabric.roce.dscp",
             want,
             read,
@@ -182,7 +182,7 @@ class RoceSettings:
 
         return [
             Setting(
-                f"{self._port.device} GID {index}",
+                f"{self._port.label} GID {index}",
                 "fabric.roce.gid_index",
                 f"RoCE v2 of {netdev}",
                 read,

@@ -76,6 +76,7 @@ def reset_port(machine: Machine, nic: dict) -> None:  # type: ignore[type-arg]
     port["pause"] = {"autonegotiated": False, "rx": True, "tx": True}
     port["link"]["mtu_bytes"] = table.FACTORY_MTU_BYTES
     nic["ring"] = dict(table.FACTORY_RING)
+    port["ring"] = {**table.FACTORY_RING, **{f"{side}_max": most for side, most in table.MOST_RING.items()}}
     standin_pci.set_read_request(nic["bdf"], table.FACTORY_READ_REQUEST_BYTES)
 
 
