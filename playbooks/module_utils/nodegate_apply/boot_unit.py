@@ -138,7 +138,7 @@ def package_settings(host: Host, modules: Iterable[str], field: str) -> list[Set
     """Modules of this package as files on the node."""
     sources = {"__main__.py": _MAIN, **own_sources(dict.fromkeys(modules))}
     return [
-        file_setting(host, f"{LIBRARY}/nodegate_apply/{name}", text, field)
+        file_setting(host, f"{LIBRARY}/nodegate_apply/{name}", text, field, opaque=True)
         for name, text in sorted(sources.items())
     ]
 

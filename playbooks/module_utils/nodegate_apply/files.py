@@ -19,6 +19,7 @@ def file_setting(
     mode: int = 0o644,
     owner: tuple[int, int] | None = None,
     secret: bool = False,
+    opaque: bool = False,
     after: str | None = None,
 ) -> Setting:
     """A file with exactly this text and these permissions."""
@@ -42,6 +43,7 @@ def file_setting(
         lambda: host.write(path, text, mode, owner),
         same=same,
         secret=secret,
+        opaque=opaque,
         after=after,
     )
 

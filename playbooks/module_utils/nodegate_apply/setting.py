@@ -8,10 +8,14 @@ diff, so that both tell what a run would do.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from .host import HostError
+
+#: Most of a value that drift tells.
+_DRIFT_CHARACTERS = 120
 
 
 @dataclasses.dataclass
@@ -26,6 +30,7 @@ class Setting:
     staged: Callable[[], str | None] | None = None  # what will be current after the next boot
     advice: str = ""  # what a person does when it cannot be made so
     secret: bool = False  # values are shown nowhere
+    opaque: bool = False  # values are long and no one's concern: their size and hash are shown
     #: Whether a value read is the wanted one; unset = the same words.
     same: Callable[[str, str], bool] | None = None
     #: Written after all others have been, once, if any setting of that group was written (reload, restart).
@@ -41,7 +46,12 @@ class Setting:
         """A value as it may be shown."""
         if value is None:
             return "(not there)"
-        return "(secret)" if self.secret else value.strip("\n")
+        if self.secret:
+            return "(secret)"
+        if self.opaque:
+            digest = hashlib.sha256(value.encode()).hexdigest()
+            return f"{len(value.splitlines())} lines, sha256 {digest[:12]}"
+        return value.strip("\n")
 
 
 @dataclasses.dataclass
@@ -149,9 +159,16 @@ def _tell(report: Report, setting: Setting, look: Look, state: str, settled: boo
             )
         seen = look.current if setting.staged is None or not setting.is_so(look.current) else look.staged
         before, after = setting.shown(seen), setting.shown(setting.want)
-        report.drift.append({"name": setting.name, "field": setting.field, "before": before, "after": after})
+        told = {"before": _short(before), "after": _short(after)}
+        report.drift.append({"name": setting.name, "field": setting.field, **told})
         report.before += _lines(setting.name, before)
         report.after += _lines(setting.name, after)
+
+
+def _short(value: str) -> str:
+    """A value on one line; the diff has all of it."""
+    text = " ".join(value.split())
+    return text if len(text) <= _DRIFT_CHARACTERS else text[:_DRIFT_CHARACTERS] + " ..."
 
 
 def _lines(name: str, value: str) -> str:
