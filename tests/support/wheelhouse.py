@@ -26,7 +26,7 @@ _PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "
 
 
 def wheelhouse() -> Path:
-    """A folder with the wheel of every requirement of the project, by requirements/base.txt with its hashes."""
+    """A folder with the wheel of every requirement, by requirements/base.txt and its hashes."""
     python = f"py{sys.version_info[0]}{sys.version_info[1]}"
 
     def make(folder: Path) -> None:

@@ -55,11 +55,19 @@ def show_ring(name: str, ring: dict[str, int]) -> str:
 
 def show_driver(port: dict[str, Any]) -> str:
     driver = port["driver"]
-    return (
-        f"driver: {driver['driver']}\nversion: {driver['version']}\nfirmware-version: {driver['firmware']}\n"
-        f"expansion-rom-version: \nbus-info: {driver['bus_info']}\nsupports-statistics: yes\n"
-        "supports-test: yes\nsupports-eeprom-access: no\nsupports-register-dump: no\nsupports-priv-flags: yes\n"
-    )
+    rows = {
+        "driver": driver["driver"],
+        "version": driver["version"],
+        "firmware-version": driver["firmware"],
+        "expansion-rom-version": "",
+        "bus-info": driver["bus_info"],
+        "supports-statistics": "yes",
+        "supports-test": "yes",
+        "supports-eeprom-access": "no",
+        "supports-register-dump": "no",
+        "supports-priv-flags": "yes",
+    }
+    return "".join(f"{name}: {value}\n" for name, value in rows.items())
 
 
 def work(words: list[str], machine: Machine) -> str:
