@@ -13,6 +13,7 @@ tests/README.md.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from bmc_image import make_image
 from bmc_machine import Firmware, Machine, Times
@@ -23,7 +24,10 @@ __all__ = ["PASSWORD", "SPEED", "USER", "Bmc", "BmcEmulator", "Firmware", "Machi
 
 
 class BmcEmulator(Bmc):
-    """A Bmc that listens; `certificate` None = plain HTTP, port 0 = a free one, `netns` = listen in there."""
+    """A Bmc that listens; `certificate` None = plain HTTP, port 0 = a free one, `netns` = listen in there.
+
+    Other arguments are those of Bmc: cpu, name, username, password, speed, times, gpus, quirks (of Vendor).
+    """
 
     def __init__(
         self,
@@ -32,25 +36,10 @@ class BmcEmulator(Bmc):
         certificate: Path | None = None,
         address: str = "127.0.0.1",
         port: int = 0,
-        cpu: str | None = None,
-        name: str = "bmc",
-        username: str = USER,
-        password: str = PASSWORD,
-        speed: float = SPEED,
-        times: Times | None = None,
-        gpus: int = 8,
         netns: str | None = None,
+        **more: Any,
     ) -> None:
-        super().__init__(
-            vendor,
-            cpu=cpu,
-            name=name,
-            username=username,
-            password=password,
-            speed=speed,
-            times=times,
-            gpus=gpus,
-        )
+        super().__init__(vendor, **more)
         self.server = BmcServer(self, address, port, certificate, netns)
         host, bound = self.server.address
         shown = f"[{host}]" if ":" in host else host

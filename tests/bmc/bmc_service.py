@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 from urllib.parse import unquote
 
 from bmc_accounts import ACCOUNTS, Accounts
@@ -48,8 +50,9 @@ class Bmc:
         speed: float = SPEED,
         times: Times | None = None,
         gpus: int = 8,
+        quirks: Mapping[str, Any] | None = None,
     ) -> None:
-        self.vendor = vendor_of(vendor, cpu)
+        self.vendor = replace(vendor_of(vendor, cpu), **(quirks or {}))
         self.name, self.serial = name, f"SIM-{name}"
         self.username, self.password = username, password
         self.lock = threading.RLock()
@@ -192,6 +195,8 @@ class Bmc:
         tag = etag(document)
         if "Members" not in document and "v1" not in document:
             document["@odata.etag"] = tag
+        if self.vendor.slashes:
+            document = _slashed(document)
         if request.header("if-none-match") == tag:
             return Reply(304, None, {"ETag": tag})
         return Reply(200, document, {"ETag": tag})
@@ -290,6 +295,16 @@ def _described(document: Document | None) -> str:
     """The Link header: where the schema of a document is."""
     kind = str((document or {}).get("@odata.type", "#Resource.Resource")).removeprefix("#").rpartition(".")[0]
     return f"<http://redfish.dmtf.org/schemas/v1/{kind}.json>; rel=describedby"
+
+
+def _slashed(part: Any) -> Any:
+    """The same with a slash at the end of every link."""
+    if isinstance(part, dict):
+        return {
+            key: f"{value.rstrip('/')}/" if key == "@odata.id" and "#" not in value else _slashed(value)
+            for key, value in part.items()
+        }
+    return [_slashed(each) for each in part] if isinstance(part, list) else part
 
 
 def _session_document(session: Session) -> Document:

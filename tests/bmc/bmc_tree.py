@@ -52,9 +52,7 @@ def tree(bmc: Bmc) -> dict[str, Builder]:
         "/redfish": lambda: {"v1": f"{R}/"},
         R: lambda: _root(bmc),
         f"{R}/odata": lambda: _odata(),
-        f"{R}/Systems": lambda: collection(
-            f"{R}/Systems", "ComputerSystem", [system_path(bmc), f"{R}/Systems/{BASEBOARD}"]
-        ),
+        f"{R}/Systems": lambda: collection(f"{R}/Systems", "ComputerSystem", _systems(bmc)),
         system_path(bmc): lambda: _system(bmc),
         f"{R}/Systems/{BASEBOARD}": lambda: resource(
             f"{R}/Systems/{BASEBOARD}", "ComputerSystem.v1_23_1", Status=OK, PowerState=bmc.machine.power,
@@ -72,6 +70,11 @@ def tree(bmc: Bmc) -> dict[str, Builder]:
         ),
     }  # fmt: skip
     return found | _update(bmc) | _chassis(bmc) | _managers(bmc) | _registries(bmc) | _log(bmc)
+
+
+def _systems(bmc: Bmc) -> list[str]:
+    found = [system_path(bmc), f"{R}/Systems/{BASEBOARD}"]
+    return found[::-1] if bmc.vendor.baseboard_first else found
 
 
 def _root(bmc: Bmc) -> Document:

@@ -52,6 +52,10 @@ class Vendor:
     full_power_cycle: bool = True
     full_power_cycle_reaches_baseboard: bool = True
     on_when_on: int = 204
+    #: HPE: every link ends with a slash.
+    slashes: bool = False
+    #: Whether the GPU baseboard is listed before the machine itself, as NVIDIA's own BMCs do.
+    baseboard_first: bool = False
     #: What a value of a profile-like attribute sets besides: (attribute, value) -> others.
     implied: dict[tuple[str, str], dict[str, Value]] = field(default_factory=dict)
 
@@ -291,6 +295,7 @@ _MANY = {
         attributes(*_HPE_AMD),
         pending_view="full",
         refuses_in_post=True,
+        slashes=True,
         registry="BiosAttributeRegistryA64.v1_1_20",
         registry_uri="/redfish/v1/registrystore/registries/en/biosattributeregistrya64.v1_1_20",
         ac_cycle=("Systems/1", "Oem/Hpe/HpeComputerSystemExt.SystemReset", "AuxCycle"),
@@ -299,6 +304,14 @@ _MANY = {
             ("WorkloadProfile", value): _HPE_QUIET for value in ("LowLatency", "HighPerformanceCompute(HPC)")
         },
     ),
-    "generic": Vendor("generic", "SIMULATED", "HGX H200 8-GPU", "2.4", attributes(*_GENERIC), manager="BMC"),
+    "generic": Vendor(
+        "generic",
+        "SIMULATED",
+        "HGX H200 8-GPU",
+        "2.4",
+        attributes(*_GENERIC),
+        manager="BMC",
+        baseboard_first=True,
+    ),
 }
 VENDORS: dict[str, Vendor] = _MANY

@@ -1,94 +1,21 @@
-"""The simulated BMC itself: sessions, ETags, staged settings, resets, updates, faults."""
+"""The simulated BMC itself: sessions, ETags, staged settings, resets, updates."""
 
 from __future__ import annotations
 
 import base64
-import json
-import socket
-import ssl
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import bmc_emulator
 import httpx
 import pytest
-from bmc_emulator import BmcEmulator, make_image
-from check_cases import run_twice
-from fake_h200 import h200_node, h200_profile
-from redfish_server import make_certificates
-
-from agent.bmc_profile import Bmc as BmcProfile
-from agent.checks.registry import load_all
-from agent.model import Verdict
-from agent.sources.redfish import RedfishClient
-
-R = "/redfish/v1"
-SESSIONS = f"{R}/SessionService/Sessions"
-UPDATE = f"{R}/UpdateService/update-multipart"
-INVENTORY = f"{R}/UpdateService/FirmwareInventory"
-
-
-#: All that a test has opened, for the fixture to close.
-_clients: list[httpx.Client] = []
-
-
-class Client:
-    """A logged-in client of one emulator."""
-
-    def __init__(self, bmc: BmcEmulator, **more: Any) -> None:
-        self.http = httpx.Client(base_url=bmc.url, timeout=5, trust_env=False, **more)
-        _clients.append(self.http)
-        sent = {"UserName": bmc.username, "Password": bmc.password}
-        answer = self.http.post(SESSIONS, json=sent)
-        assert answer.status_code == 201, answer.text
-        self.session = answer.headers["location"]
-        self.http.headers["X-Auth-Token"] = answer.headers["x-auth-token"]
-
-    def get(self, path: str) -> dict[str, Any]:
-        answer = self.http.get(path)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
-
-    def reset(self, bmc: BmcEmulator, kind: str = "ForceRestart") -> httpx.Response:
-        path = f"{R}/Systems/{bmc.vendor.system}/Actions/ComputerSystem.Reset"
-        return self.http.post(path, json={"ResetType": kind})
-
-    def settings(self, bmc: BmcEmulator, attributes: dict[str, Any], **more: Any) -> httpx.Response:
-        sent = {"Attributes": attributes, **more}
-        return self.http.patch(bmc.bios.settings_path, json=sent)
-
-    def update(self, image: bytes, parameters: str = "{}") -> httpx.Response:
-        files = {
-            "UpdateParameters": (None, parameters, "application/json"),
-            "UpdateFile": ("image.fwpkg", image, "application/octet-stream"),
-        }
-        return self.http.post(UPDATE, files=files)
+from bmc_client import INVENTORY, SESSIONS, Client, R, Start, frozen_bmcs, message_ids, retried
+from bmc_emulator import make_image
 
 
 @pytest.fixture
-def started() -> Iterator[Callable[..., tuple[BmcEmulator, Client]]]:
-    """Start emulators over plain HTTP whose clock only advance() moves."""
-    with ExitStack() as stack:
-
-        def start(vendor: str = "generic", **more: Any) -> tuple[BmcEmulator, Client]:
-            bmc = stack.enter_context(BmcEmulator(vendor, speed=0, **more))
-            return bmc, Client(bmc)
-
+def started() -> Iterator[Start]:
+    with frozen_bmcs() as start:
         yield start
-        while _clients:
-            _clients.pop().close()
-
-
-def _ids(answer: httpx.Response) -> list[str]:
-    """Names of the messages of an error, without registry and version."""
-    told = answer.json()["error"]["@Message.ExtendedInfo"]
-    return [each["MessageId"].rpartition(".")[2] for each in told]
 
 
 def test_a_session_is_needed_and_can_be_ended(started) -> None:
@@ -122,7 +49,7 @@ def test_sessions_are_few_and_expire(started) -> None:
     bmc.sessions.most = 2
     Client(bmc)
     sent = {"UserName": bmc.username, "Password": bmc.password}
-    assert _ids(client.http.post(SESSIONS, json=sent)) == ["SessionLimitExceeded"]
+    assert message_ids(client.http.post(SESSIONS, json=sent)) == ["SessionLimitExceeded"]
     bmc.sessions.age(bmc.sessions.timeout_s)
     assert client.http.get(f"{R}/Systems").status_code == 401
     assert client.http.post(SESSIONS, json=sent).status_code == 201
@@ -161,7 +88,7 @@ def test_settings_wait_for_a_reset(started) -> None:
 def test_a_bad_attribute_stages_nothing(started, attributes: dict[str, Any], told: list[str]) -> None:
     bmc, client = started()
     answer = client.settings(bmc, attributes)
-    assert (answer.status_code, _ids(answer)) == (400, told)
+    assert (answer.status_code, message_ids(answer)) == (400, told)
     assert bmc.machine.pending == {}
 
 
@@ -210,7 +137,7 @@ def test_dell_needs_a_job_and_then_takes_nothing_more(started) -> None:
     answer = client.settings(bmc, {"SysProfile": "PerfOptimized"}, **on_reset)
     assert answer.status_code == 202
     task = answer.headers["location"]
-    assert _ids(client.settings(bmc, {"NodeInterleave": "Enabled"}, **on_reset)) == ["SYS011"]
+    assert message_ids(client.settings(bmc, {"NodeInterleave": "Enabled"}, **on_reset)) == ["SYS011"]
     client.reset(bmc)
     bmc.settle()
     assert client.get(task)["TaskState"] == "Completed"
@@ -231,13 +158,23 @@ def test_other_vendors_differ(started) -> None:
     bmc, client = started("hpe")
     assert set(client.get(bmc.bios.settings_path)["Attributes"]) == set(bmc.machine.bios)
     client.reset(bmc)
-    assert _ids(client.settings(bmc, {"Sriov": "Disabled"})) == ["UnableToModifyDuringSystemPOST"]
+    assert message_ids(client.settings(bmc, {"Sriov": "Disabled"})) == ["UnableToModifyDuringSystemPOST"]
     bmc, client = started("supermicro", cpu="intel")
     assert bmc.bios.settings_path.endswith("/Bios/SD")
     values = client.get(bmc.vendor.registry_uri)["RegistryEntries"]["Attributes"][1]["Value"]
     assert values[1] == {"ValueName": "1", "ValueDisplayName": "Force BIOS"}
     assert client.http.patch(bmc.bios.path, json={"Attributes": {"QuietBoot_0027": False}}).status_code == 200
     assert bmc.machine.pending == {"QuietBoot_0027": False}
+
+
+def test_links_and_order_differ_too(started) -> None:
+    bmc, client = started("hpe")
+    assert client.get(f"{R}/Systems")["Members"][0] == {"@odata.id": f"{R}/Systems/1/"}
+    assert client.get(f"{R}/Systems/1/")["Bios"] == {"@odata.id": f"{bmc.bios.path}/"}
+    _, client = started("generic")
+    assert client.get(f"{R}/Systems")["Members"][0] == {"@odata.id": f"{R}/Systems/HGX_Baseboard_0"}
+    _, client = started("generic", quirks={"baseboard_first": False, "apply_times": ("OnReset", "Immediate")})
+    assert client.get(f"{R}/Systems")["Members"][0] == {"@odata.id": f"{R}/Systems/1"}
 
 
 def test_power(started) -> None:
@@ -286,19 +223,9 @@ def test_an_update_runs_and_waits_for_the_ac_power_cycle(started) -> None:
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{bmc.url}{R}/", trust_env=False)
     bmc.settle()
-    bmc_back = _retried(lambda: Client(bmc))
+    bmc_back = retried(lambda: Client(bmc))
     assert bmc_back.get(gpu)["Version"] == "97.10.1A.00.01"
     assert bmc.machine.firmware["HGX_FW_NVSwitch_0"].version == "96.10.6D.00.01"
-
-
-def _retried(work: Callable[[], Client]) -> Client:
-    """The listener comes back a moment after the clock was moved."""
-    for _ in range(200):
-        try:
-            return work()
-        except httpx.TransportError:
-            threading.Event().wait(0.01)
-    return work()
 
 
 @pytest.mark.parametrize(
@@ -366,174 +293,3 @@ def test_older_and_equal_versions_are_skipped_unless_forced(started) -> None:
         client.update(make_image({"BIOS": version}), parameters)
         bmc.settle()
         assert bmc.machine.firmware["BIOS"].staged == staged
-
-
-def test_faults_of_requests(started) -> None:
-    bmc, client = started()
-    for kind, status in (
-        ("busy", 503),
-        ("error", 500),
-        ("forbidden", 403),
-        ("missing", 404),
-        ("redirect", 308),
-    ):
-        bmc.faults.add(kind, f"{R}/Systems*", requests=1)
-        assert client.http.get(f"{R}/Systems").status_code == status
-        assert client.http.get(f"{R}/Systems").status_code == 200
-    bmc.faults.add("busy", for_s=300, retry_after_s=7)
-    assert client.http.get(f"{R}/Systems").headers["retry-after"] == "7"
-    bmc.clock.advance(299)
-    assert client.http.get(f"{R}/Systems").status_code == 503
-    bmc.clock.advance(1)
-    assert client.http.get(f"{R}/Systems").status_code == 200
-    bmc.faults.add("garbage", requests=1)
-    assert client.http.get(f"{R}/Systems").text.startswith("<html>")
-    for kind in ("drop", "drop-body"):
-        bmc.faults.add(kind, requests=1)
-        with pytest.raises(httpx.TransportError):
-            client.http.get(f"{R}/Systems")
-    bmc.faults.add("unauthorized", requests=1)
-    assert [client.http.get(f"{R}/Systems").status_code for _ in range(2)] == [401, 401]
-
-
-def test_a_lost_answer_was_carried_out(started) -> None:
-    bmc, client = started()
-    bmc.faults.add("drop-answer", method="PATCH", after=1, requests=1)
-    assert client.settings(bmc, {"CStates": "Disabled"}).status_code == 200
-    with pytest.raises(httpx.TransportError):
-        client.settings(bmc, {"ACSControl": "Disabled"})
-    assert bmc.machine.pending == {"CStates": "Disabled", "ACSControl": "Disabled"}
-
-
-def test_refused_connections(started) -> None:
-    bmc, _ = started()
-    bmc.faults.add("refuse", for_s=60)
-    with pytest.raises(ConnectionRefusedError):
-        for _ in range(200):  # the listener closes a moment later
-            with suppress(ConnectionResetError):
-                socket.create_connection(bmc.server.address, 5).close()
-    bmc.clock.advance(60)
-    assert _retried(lambda: Client(bmc)).get(f"{R}/Systems")["Members"]
-
-
-def test_the_record_tells_writes_and_hides_secrets(started) -> None:
-    bmc, client = started()
-    client.get(f"{R}/Systems")
-    assert bmc.record.writes() == []
-    client.settings(bmc, {"CStates": "Disabled"})
-    assert bmc.record.writes() == [("PATCH", bmc.bios.settings_path)]
-    assert bmc.record.leaks == []
-    assert bmc.password not in repr(bmc.record.seen)
-    assert client.http.headers["X-Auth-Token"] not in repr(bmc.record.seen)
-    client.http.get(f"{R}/Systems?password={bmc.password}")
-    assert bmc.record.leaks == ["GET: URL"]
-
-
-def test_lists_can_be_expanded_and_documents_overlaid(started) -> None:
-    bmc, client = started()
-    members = client.get(f"{INVENTORY}?$expand=.($levels=1)")["Members"]
-    assert {each["Id"] for each in members} == set(bmc.machine.firmware)
-    bmc.override[f"{R}/Systems/1"] = {"Status": {"Health": "Critical"}}
-    bmc.override[f"{R}/TaskService"] = None
-    assert client.get(f"{R}/Systems/1")["Status"] == {
-        "State": "Enabled",
-        "Health": "Critical",
-        "HealthRollup": "OK",
-    }
-    assert client.http.get(f"{R}/TaskService").status_code == 404
-
-
-def test_methods_and_queries_that_are_none(started) -> None:
-    _, client = started()
-    assert client.http.put(f"{R}/Systems", json={}).headers["allow"] == "GET, HEAD"
-    assert client.http.get(f"{R}/Systems?$top=1").status_code == 501
-    assert client.http.get(f"{R}/Nowhere").status_code == 404
-    assert client.http.head(f"{R}/Systems").content == b""
-
-
-def test_tls_and_a_handshake_that_breaks(tmp_path: Path) -> None:
-    certificates = make_certificates(tmp_path)
-    trust = ssl.create_default_context(cafile=str(certificates.ca))
-    with BmcEmulator(certificate=certificates.here) as bmc:
-        client = Client(bmc, verify=trust)
-        assert client.get(f"{R}/Systems")["Members"]
-        bmc.faults.add("drop-handshake", requests=1)
-        with httpx.Client(verify=trust, trust_env=False) as other:
-            with pytest.raises(httpx.TransportError):
-                other.get(f"{bmc.url}{R}/")
-            assert other.get(f"{bmc.url}{R}/").status_code == 200
-        client.http.close()
-
-
-def test_roles(started) -> None:
-    bmc, client = started()
-    bmc.accounts.add("reader", "reader-pa55word", "ReadOnly")
-    bmc.username, bmc.password = "reader", "reader-pa55word"
-    reader = Client(bmc)
-    assert reader.get(bmc.bios.path)["Attributes"]
-    answer = reader.settings(bmc, {"CStates": "Disabled"})
-    assert (answer.status_code, _ids(answer)) == (403, ["InsufficientPrivilege"])
-    assert client.settings(bmc, {"CStates": "Disabled"}).status_code == 200
-
-
-def test_as_a_process(tmp_path: Path) -> None:
-    script = Path(bmc_emulator.__file__).with_name("serve.py")
-    state = tmp_path / "state.json"
-    state.write_text(json.dumps({"bios": {"AssetTag": "rack 3"}, "firmware": {"BMC": "9.9"}}))
-    command = [sys.executable, str(script), "--state", str(state), "--speed", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            told = json.loads(process.stdout.readline())
-            url, side = told["url"], told["control"]
-            pair = (told["username"], bmc_emulator.PASSWORD)
-            with httpx.Client(base_url=url, auth=pair, trust_env=False) as http:
-                sent = {"Attributes": {"CStates": "Disabled"}}
-                assert http.patch(f"{R}/Systems/1/Bios/Settings", json=sent).status_code == 200
-                assert json.loads(state.read_text())["pending"] == {"CStates": "Disabled"}
-                httpx.post(f"{side}/host-reset", json={}, trust_env=False)
-                httpx.post(f"{side}/settle", json={}, trust_env=False)
-                bios = http.get(f"{R}/Systems/1/Bios").json()["Attributes"]
-                assert (bios["CStates"], bios["AssetTag"]) == ("Disabled", "rack 3")
-                httpx.post(f"{side}/faults", json={"kind": "busy", "requests": 1}, trust_env=False)
-                assert http.get(f"{R}/Systems").status_code == 503
-            seen = httpx.get(f"{side}/requests", trust_env=False).json()
-            assert [each["status"] for each in seen] == [200, 200, 503]
-            assert httpx.post(f"{side}/faults", json={"kind": "odd"}, trust_env=False).status_code == 400
-        finally:
-            process.terminate()
-        assert process.wait(10) == 0
-
-
-@pytest.mark.parametrize("vendor", ["generic", "dell", "supermicro", "hpe"])
-def test_the_agents_checks_pass(started, vendor: str, tmp_path: Path) -> None:
-    bmc, _ = started(vendor)
-    login = tmp_path / "login"
-    login.write_text(f"username: {bmc.username}\npassword: {bmc.password}\n")
-    login.chmod(0o600)
-    name, value = next(
-        (name, value) for name, value in bmc.machine.bios.items() if isinstance(value, str) and value
-    )
-    asked = {
-        "redfish": {"url": bmc.url, "credentials_file": str(login)},
-        "bios_version": bmc.machine.bios_version,
-        "bios": {name: value},
-        "firmware": {"HGX_FW_GPU_*": "96.00.89", "BMC": "01.02"},
-        "power_max_w": 12000,
-        "cooling": {
-            "inlet_max_c": 30,
-            "flow_min_l_per_min": 8,
-            "air_inlet_max_c": 27,
-            "leak_detection": True,
-        },
-    }
-    profile = h200_profile().model_copy(update={"bmc": BmcProfile.model_validate(asked)})
-    node = h200_node()
-    client = RedfishClient()
-    node.sources = replace(node.sources, bmc=client)
-    checks = [check for id_, check in load_all().items() if id_.startswith("bmc.")]
-    found = {check.id: finding for check in checks for finding in run_twice(check, node, profile).values()}
-    client.close()
-    assert {
-        id_: finding.summary for id_, finding in found.items() if finding.verdict is not Verdict.PASS
-    } == {}
-    assert bmc.record.writes() == []
