@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from agent.bios.rules import bios_problems
 from agent.enforce.rules import enforce_notes, enforce_problems
 from agent.firmware_rules import firmware_problems
 from agent.group.rules import group_problems
+from agent.host_rules import host_problems
 from agent.launch_rules import launch_problems
 from agent.nic_rules import nic_problems
 from agent.pair_rules import pair_notes, pair_problems
@@ -30,7 +32,9 @@ def cross_problems(profile: NodeProfile) -> list[CrossProblem]:
         *group_problems(profile),
         *pair_problems(profile),
         *enforce_problems(profile),
+        *bios_problems(profile),
         *firmware_problems(profile),
+        *host_problems(profile),
         *nic_problems(profile),
     ]
 

@@ -11,8 +11,13 @@ from agent.provision.redfish_words import RedfishError, Untrusted
 from agent.sources.redfish import make_context
 
 
-def trust(url: str, ca_file: str | None, tls_verify: bool, *, has_secret: bool) -> ssl.SSLContext | bool:
-    """What TLS trusts. Raises RedfishError for a bad CA file, and for plain HTTP to another machine."""
+def trust(
+    url: str, ca_file: str | None, tls_verify: bool, *, has_secret: bool, used: bool = True
+) -> ssl.SSLContext | bool:
+    """What TLS trusts; False where none is `used`.
+
+    Raises RedfishError for a bad CA file, and for plain HTTP to another machine.
+    """
     endpoint = RedfishEndpoint.model_construct(
         url=url, ca_file=ca_file, tls_verify=tls_verify, credentials_file="given" if has_secret else None
     )
@@ -22,7 +27,7 @@ def trust(url: str, ca_file: str | None, tls_verify: bool, *, has_secret: bool) 
     problem = plain_http_problem(endpoint)
     if problem:
         raise Untrusted(problem, where=where)
-    if not url.startswith("https:"):
+    if not url.startswith("https:") or not (used or ca_file):
         return False
     try:
         return make_context(endpoint)

@@ -75,7 +75,7 @@ class RedfishWriter:
         self._request_s = request_s
         self._patience = Patience(f"BMC {self.origin}", patience_s, mono_s, sleep, on_wait)
         credentials = Credentials(username, password) if username and password else None
-        context = trust(url, ca_file, tls_verify, has_secret=credentials is not None)
+        context = trust(url, ca_file, tls_verify, has_secret=credentials is not None, used=transport is None)
         self._session = Session(self.origin, credentials, self._send_in_time)
         self._loop = LoopThread()
         self._client = httpx.AsyncClient(

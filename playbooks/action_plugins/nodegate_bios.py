@@ -50,9 +50,12 @@ class ActionModule(ActionBase):
             return _failed("bmc.bios is set, but no BMC is named; set bmc.redfish")
         try:
             with self._writer(wanted, task_vars, options) as bmc:
-                return run(bmc, wanted, options).result()
+                result = run(bmc, wanted, options).result()
         except AgentError as cause:
             return _failed(str(cause))
+        if not wanted.redfish.tls_verify:
+            result["msg"] += " (TLS not verified: whoever answers there was believed and got the password)"
+        return result
 
     def _options(self, args: Any, host: str) -> Options:
         display = Display()

@@ -10,6 +10,7 @@ import pytest
 from agent.bios.intent_map import IntentMap, load_maps
 from agent.bios.resolve import Machine, Resolution, resolve
 from agent.bmc_profile import BiosIntent, Bmc
+from agent.node_profile import NodeProfile
 from agent.provision.bios_plan import make_plan, pending_of
 from agent.provision.bios_registry import parse_registry
 
@@ -43,18 +44,13 @@ def test_a_map_speaks_of_intents_that_there_are(one: IntentMap) -> None:
 
 def test_no_two_maps_of_ours_differ_about_a_machine() -> None:
     assert len({each.name for each in MAPS}) == len(MAPS)
-    for model in (
-        "PowerEdge XE9680",
-        "PowerEdge XE9685L",
-        "PowerEdge XE9785",
-        "PowerEdge R7625",
-        "PowerEdge R760xa",
-    ):
-        fitting = [each.name for each in MAPS if each.fits("Dell Inc.", model, "1.0.0")]
+    for model in ("XE9680", "XE9685L", "XE9785", "R7625", "R760xa"):
+        fitting = [each.name for each in MAPS if each.fits("Dell Inc.", f"PowerEdge {model}", "1.0.0")]
         assert len(fitting) == 1, model
     for maker, model in (
-        ("Supermicro", "AS -8125GS-TNHR"), ("Supermicro", "SYS-821GE-TNHR"), ("HPE", "ProLiant XL675d Gen10 Plus"),
-        ("HPE", "ProLiant DL380a Gen11"), ("HPE", "ProLiant Compute XD685"), ("Lenovo", "ThinkSystem SR675 V3"),
+        ("Supermicro", "AS -8125GS-TNHR"), ("Supermicro", "SYS-821GE-TNHR"),
+        ("HPE", "ProLiant XL675d Gen10 Plus"), ("HPE", "ProLiant DL380a Gen11"),
+        ("HPE", "ProLiant Compute XD685"), ("Lenovo", "ThinkSystem SR675 V3"),
     ):  # fmt: skip
         assert len([each for each in MAPS if each.fits(maker, model, "1.0")]) == 1, model
 
@@ -75,16 +71,23 @@ def test_a_profile_of_the_vendor_sees_to_its_parts_by_itself() -> None:
     assert [want.name for want in found.wants if want.follows] == ["ProcCStates"]
 
 
+NO_MAP = (
+    "the map 'Dell AMD' does not know it for Dell Inc. PowerEdge XE9685L BIOS 1.3.2; write this BIOS's own"
+)
+TWO = {"c_states": "disabled", "performance_profile": "balanced"}
+SRIOV = {"bios_intent": {"sriov": "enabled"}}
+
+
 @pytest.mark.parametrize(
     ("profile", "machine", "words"),
     [
-        ({"bios_intent": {"c_states": "disabled", "performance_profile": "balanced"}}, DELL, "needs SysProfile as Custom, but"),
-        ({"bios_intent": {"acs": "disabled"}}, DELL, "the map 'Dell AMD' does not know it for Dell Inc. PowerEdge XE9685L BIOS 1.3.2; write this BIOS's own attribute under bmc.bios"),
-        ({"bios_intent": {"sriov": "enabled"}}, Machine("Acme", "X1", "0.1"), "no map is about Acme X1 BIOS 0.1"),
-        ({"bios_intent": {"sriov": "enabled"}}, None, "does not say what machine"),
+        ({"bios_intent": TWO}, DELL, "needs SysProfile as Custom, but"),
+        ({"bios_intent": {"acs": "disabled"}}, DELL, NO_MAP),
+        (SRIOV, Machine("Acme", "X1", "0.1"), "no map is about Acme X1 BIOS 0.1"),
+        (SRIOV, None, "does not say what machine"),
         ({"bios": {"SriovGlobal": "Enabled"}}, None, "no attribute SriovGlobal; near: SriovGlobalEnable"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_one_line(profile: dict[str, Any], machine: Machine | None, words: str) -> None:
     faults = made(profile, machine).faults
     assert len(faults) == 1 and words in str(faults[0]) and "\n" not in str(faults[0])
@@ -107,37 +110,53 @@ def test_a_map_counts_for_its_range_of_versions_and_two_may_not_differ() -> None
         return IntentMap.model_validate({**given, "intents": {"sriov": {"enabled": {"Sriov": value}}}})
 
     maps = (one("old", "On", bios_below="2.0"), one("new", "Enabled", bios_min="2.0"))
-    intent = {"bios_intent": {"sriov": "enabled"}}
+
+    def by(version: str, maps: tuple[IntentMap, ...] = maps) -> Resolution:
+        return made(SRIOV, Machine("ACME", "X1", version), ("Sriov",), maps=maps)
+
     for version, value in (("1.9", "On"), ("2.0", "Enabled"), ("2.10", "Enabled")):
-        assert settings(made(intent, Machine("ACME", "X1", version), ("Sriov",), maps=maps)) == {
-            "Sriov": value
-        }
-    assert "no map" in str(made(intent, Machine("ACME", "X1", "unknown"), ("Sriov",), maps=maps).faults[0])
+        assert settings(by(version)) == {"Sriov": value}
+    assert "no map" in str(by("unknown").faults[0])
     both = (one("first", "On"), one("second", "Enabled"))
-    assert "'first' and 'second' differ" in str(
-        made(intent, Machine("Acme", "X1", "1"), ("Sriov",), maps=both).faults[0]
-    )
+    assert "'first' and 'second' differ" in str(by("1", both).faults[0])
 
 
-REGISTRY = parse_registry(
-    {
-        "RegistryEntries": {
-            "Attributes": [
-                {"AttributeName": "Profile", "Type": "Enumeration", "Value": [{"ValueName": "Fast"}, {"ValueName": "Custom"}]},
-                {"AttributeName": "Idle", "Type": "Enumeration", "ReadOnly": True, "Value": [{"ValueName": "On"}, {"ValueName": "Off"}]},
-                {"AttributeName": "Depth", "Type": "Integer", "LowerBound": 0, "UpperBound": 16, "ScalarIncrement": 4},
-                {"AttributeName": "Boot", "Type": "Enumeration", "Value": [{"ValueName": "0", "ValueDisplayName": "Quick"}, {"ValueName": "1", "ValueDisplayName": "Full"}]},
-                "nonsense", {"AttributeName": 7},
-            ],
-            "Dependencies": [
-                {"Type": "Map", "Dependency": {"MapFrom": [{"MapFromAttribute": "Profile", "MapFromProperty": "CurrentValue", "MapFromCondition": "NEQ", "MapFromValue": "Custom"}], "MapToAttribute": "Idle", "MapToProperty": "ReadOnly", "MapToValue": True}},
-                {"Type": "Map", "Dependency": {"MapFrom": [{"MapFromAttribute": "Profile", "MapFromProperty": "CurrentValue", "MapFromCondition": "EQU", "MapFromValue": "Fast"}], "MapToAttribute": "Idle", "MapToProperty": "CurrentValue", "MapToValue": "Off"}},
-                {"Type": "Map", "Dependency": {"MapFrom": [{"MapFromAttribute": "Depth", "MapFromProperty": "CurrentValue", "MapFromCondition": "GEQ", "MapFromValue": 8}, {"MapFromAttribute": "Profile", "MapFromProperty": "CurrentValue", "MapFromCondition": "EQU", "MapFromValue": "Fast", "MapTerms": "AND"}], "MapToAttribute": "Boot", "MapToProperty": "GrayOut", "MapToValue": True}},
-                {"Type": "Script"}, 3,
-            ],
+def _enum(name: str, *values: str, **more: Any) -> dict[str, Any]:
+    return {"AttributeName": name, "Type": "Enumeration", "Value": [{"ValueName": v} for v in values], **more}
+
+
+def _map(target: str, prop: str, value: Any, *terms: tuple[str, str, Any]) -> dict[str, Any]:
+    sources = [
+        {
+            "MapFromAttribute": name, "MapFromProperty": "CurrentValue", "MapFromCondition": condition,
+            "MapFromValue": wanted, "MapTerms": "AND",
         }
-    }
-)  # fmt: skip
+        for name, condition, wanted in terms
+    ]  # fmt: skip
+    inner = {"MapFrom": sources, "MapToAttribute": target, "MapToProperty": prop, "MapToValue": value}
+    return {"Type": "Map", "DependencyFor": target, "Dependency": inner}
+
+
+_BOOT = [{"ValueName": "0", "ValueDisplayName": "Quick"}, {"ValueName": "1", "ValueDisplayName": "Full"}]
+_DEPTH = {"Type": "Integer", "LowerBound": 0, "UpperBound": 16, "ScalarIncrement": 4}
+ENTRIES = {
+    "Attributes": [
+        _enum("Profile", "Fast", "Custom"),
+        _enum("Idle", "On", "Off", ReadOnly=True),
+        {"AttributeName": "Depth", **_DEPTH},
+        {"AttributeName": "Boot", "Type": "Enumeration", "Value": _BOOT},
+        "nonsense",
+        {"AttributeName": 7},
+    ],
+    "Dependencies": [
+        _map("Idle", "ReadOnly", True, ("Profile", "NEQ", "Custom")),
+        _map("Idle", "CurrentValue", "Off", ("Profile", "EQU", "Fast")),
+        _map("Boot", "GrayOut", True, ("Depth", "GEQ", 8), ("Profile", "EQU", "Fast")),
+        {"Type": "Script"},
+        3,
+    ],
+}
+REGISTRY = parse_registry({"RegistryEntries": ENTRIES})
 NOW = {"Profile": "Balanced", "Idle": "On", "Depth": 4, "Boot": "Quick"}
 
 
@@ -149,14 +168,15 @@ def plan(bios: dict[str, Any], pending: dict[str, Any] | None = None, now: dict[
     ("bios", "words"),
     [
         ({"Idle": "Off"}, "Idle cannot be set while Profile is Balanced"),
-        ({"Idle": "On", "Profile": "Fast"}, ""),
+        ({"Idle": "On", "Profile": "Fast"}, "Idle becomes Off while Profile is Fast, but On"),
+        ({"Idle": "On", "Profile": "Custom"}, ""),
         ({"Depth": 6}, "steps of 4"),
         ({"Depth": "deep"}, "whole number"),
-        ({"Depth": 8, "Profile": "Fast", "Boot": "Full"}, "Boot does nothing while Depth is 8 and Profile is Fast"),
+        ({"Depth": 8, "Profile": "Fast", "Boot": "Full"}, "Boot does nothing while Depth is 8 and"),
         ({"Boot": "Slow"}, "allowed: Quick, Full"),
     ],
 )  # fmt: skip
-def test_the_registry_is_asked_about_the_settings_as_they_are_to_be(bios: dict[str, Any], words: str) -> None:
+def test_the_registry_is_asked_about_what_is_to_be(bios: dict[str, Any], words: str) -> None:
     problems = plan(bios).problems
     assert (not problems) if not words else (len(problems) == 1 and words in problems[0])
 
@@ -166,10 +186,8 @@ def test_what_the_bios_does_by_itself_is_not_written() -> None:
     assert not found.problems and found.to_stage == {"Profile": "Fast"}
     freed = plan({"Idle": "Off", "Profile": "Custom"})
     assert freed.to_stage == {"Profile": "Custom", "Idle": "Off"}
-    assert (
-        "Idle becomes Off while Profile is Fast"
-        in plan({"Idle": "On", "Profile": "Fast"}, now={**NOW, "Idle": "Off"}).problems[0]
-    )
+    otherwise = plan({"Idle": "On", "Profile": "Fast"}, now={**NOW, "Idle": "Off"})
+    assert "Idle becomes Off while Profile is Fast" in otherwise.problems[0]
 
 
 def test_pending_values_are_understood() -> None:
@@ -185,3 +203,26 @@ def test_without_a_registry_values_keep_the_type_that_they_have() -> None:
     now = {"A": True, "B": "1", "C": 3}
     wants = made({"bios": {"A": "false", "B": 2, "C": "5"}}, None, tuple(now)).wants
     assert make_plan(wants, now, {}, None).to_stage == {"A": False, "B": "2", "C": 5}
+
+
+@pytest.mark.parametrize(
+    ("intent", "host", "words"),
+    [
+        ({"numa_nodes_per_socket": 4}, {"numa_nodes": 2}, "sockets of 4 NUMA nodes make no 2"),
+        ({"memory_interleave": "node"}, {"numa_nodes": 2}, "leaves one NUMA node"),
+        ({"iommu": "disabled"}, {"iommu": "pt"}, "iommu pt"),
+        ({"acs": "enabled"}, {"acs": "off"}, "ACS off"),
+        ({"aspm": "disabled"}, {"aspm": "powersave"}, "policy powersave"),
+        ({"numa_nodes_per_socket": 2, "iommu": "enabled", "aspm": "disabled"}, {"numa_nodes": 4}, ""),
+    ],
+)
+def test_intents_that_the_hosts_part_contradicts(
+    intent: dict[str, Any], host: dict[str, Any], words: str
+) -> None:
+    whole = {"gpus": {"count": 0}, "nvlink": {"links_per_gpu": 0}, "fabric": {"kind": "none"}}
+    wanted = {**whole, "host": host, "bmc": {"bios_intent": intent}}
+    if words:
+        with pytest.raises(ValueError, match=words):
+            NodeProfile.model_validate(wanted)
+    else:
+        NodeProfile.model_validate(wanted)
