@@ -155,9 +155,17 @@ class AgentService:
         return False
 
     def _unwell(self) -> str:
+        """Why, as the agent or its journal has it."""
+        status = self.status() or {}
+        runs = status.get("profile_hash")
+        if status.get("live") and runs and runs != self._hash:
+            told = (
+                "; ".join(status.get("problems", [])) or "does NODEGATE_ARGS in agent.env name another one?"
+            )
+            return f"{UNIT}: runs with profile {runs[:16]}, not with {self._hash[:16]}: {told}"
         said = self._host.run(["journalctl", "-u", UNIT, "-n", "1", "-o", "cat", "--no-pager"]).out.strip()
         return (
-            f"{UNIT}: does not run with this profile after {self._health_s:g} s; its last line:"
+            f"{UNIT}: does not run with this profile within {self._health_s:g} s; its last line:"
             f" {' '.join(said.split()) or '(none)'}; look at `journalctl -u nodegate`"
         )
 
@@ -213,3 +221,13 @@ def _began_s(pid: int) -> float:
     except (OSError, ValueError):
         return now_s
     return now_s - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def unit_pids(host: Host, engines: Iterable[str]) -> dict[str, int]:
+    """Main process of each engine that runs as a unit. Raises HostError."""
+    found = {}
+    for name in engines:
+        text = host.must(["systemctl", "show", "--value", "-p", "MainPID", f"nodegate-engine@{name}.service"])
+        if int(text.strip() or 0):
+            found[name] = int(text)
+    return found
