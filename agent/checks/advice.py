@@ -39,6 +39,8 @@ MODEL = person("Put the right GPU back, or correct gpus.model in the profile.")
 VBIOS = person(
     "Drain the node and bring this GPU to a VBIOS of gpus.vbios, or add its version to the profile."
 )
-RECORD_PINS = person(
-    "If the GPU was changed on purpose, correct gpus.pins in the profile; otherwise put the right GPU back."
+RECORD_PINS = play(
+    "pins",
+    "Put the right GPU back, or, if it was changed on purpose, record it by its slot:"
+    " pins.yml -e accept_pins=true -e replace_pins=SLOT.",
 )

@@ -18,9 +18,10 @@ from agent.node_profile import NodeProfile
 from agent.sources import Sources
 from agent.topo.expected import Judged, judge
 
-_BACK = advice.person(
+_BACK = advice.play(
+    "pins",
     "Put the card back into its slot and the cables into theirs, or, if it was changed on purpose, look the"
-    " new topology over and record it with `nodegate topo record`."
+    " new topology over and record it: pins.yml -e accept_pins=true -e replace_pins=topology.",
 )
 _MOST_TOLD = 3
 

@@ -20,8 +20,9 @@ from agent.topo.named import Named, named_files, tree_path
 from agent.topo.verify import against_machine
 
 _MEND = advice.play(
-    "topo",
-    "Write the file anew with `nodegate topo write FILE` once topology.expected passes.",
+    "nccl_topology",
+    "Run site.yml --tags nccl_topology on this node once topology.expected passes; by hand it is"
+    " `nodegate topo write FILE`.",
 )
 _MOUNT = advice.person("Mount the file into the container at this path (launch.container.mounts), read-only.")
 _MOST_TOLD = 3

@@ -14,7 +14,7 @@ from agent.model import ActionKind, Finding, Phase, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 
 CHECKS = load_all()
-PLAY_TAGS = {"bios", "firmware", "gpu", "kernel", "nic", "sysctl", "topo"}
+PLAY_TAGS = {"bios", "firmware", "gpu", "kernel", "nccl_topology", "nic", "pins"}
 NO_HARDWARE = {
     "gpus": {"count": 0},
     "nvlink": {"links_per_gpu": 0},
@@ -131,6 +131,8 @@ def test_a_node_without_hardware_skips_it(check: Check) -> None:
         ("gpu.topology", {"gpus": {"pins": None}, "fabric": {"kind": "none", "ports": None}}),
         ("gpu.persistence", {"gpus": {"persistence": False}}),
         ("gpu.ecc", {"gpus": {"ecc": False}}),
+        ("gpu.mig", {"gpus": {"mig_off": False}}),
+        ("driver.packages", {"gpus": {"packages": None}}),
         ("gpu.remap", {"gpus": {"ecc": False}}),
         ("gpu.ecc_sram", {"gpus": {"ecc": False}}),
         ("gpu.repair", {"gpus": {"ecc": False}}),

@@ -63,7 +63,7 @@ def test_two_gpus_that_swap_bus_ids_at_a_reboot() -> None:
         f"gpu0: GPU-a1c0ffee-4e2d-5b7a-9c3f-0d15ea5e0000 is at {GPU4}, in the file at {GPU0}" in old.summary
     )
     assert "nodegate topo write" in old.action.hint
-    assert old.action.play == "topo"
+    assert old.action.play == "nccl_topology"
 
     recorded_as = _check("expected", node, profile)
     assert _verdicts(recorded_as) == {Verdict.PASS}, "cards and slots are as they were"
