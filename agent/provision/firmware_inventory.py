@@ -1,7 +1,8 @@
 """What firmware a BMC says that it has: UpdateService, its inventory, and what is written and waits.
 
-A version that waits for activation is in no inventory; the task that wrote it says so by the message
-`Update.*.AwaitToActivate` with component and version, in the order that its BMC likes.
+A BMC without an inventory shows at least BIOS and BMC. A version that waits for activation is in no inventory;
+the task that wrote it says so by the message `Update.*.AwaitToActivate` with component and version, in the order
+that its BMC likes.
 """
 
 from __future__ import annotations
@@ -33,9 +34,13 @@ def read_inventory(bmc: Reads, patterns: Iterable[str], *, patience_s: float | N
     service = document(bmc, UPDATE_SERVICE, patience_s)
     path = link(service, "FirmwareInventory") or f"{UPDATE_SERVICE}/FirmwareInventory"
     wanted = tuple(patterns)
+    try:
+        listed = members(document(bmc, path, patience_s))
+    except NotThere:
+        return Inventory(_without_inventory(bmc, patience_s), _waiting(bmc, patience_s))
     running: dict[str, str] = {}
     unreadable: dict[str, str] = {}
-    for member in members(document(bmc, path, patience_s)):
+    for member in listed:
         id_ = member.rstrip("/").rpartition("/")[2]
         if not any(fnmatchcase(id_, pattern) for pattern in wanted):
             running[id_] = ""
@@ -47,6 +52,17 @@ def read_inventory(bmc: Reads, patterns: Iterable[str], *, patience_s: float | N
             continue
         running[id_] = version if isinstance(version, str) else ""
     return Inventory(running, _waiting(bmc, patience_s), unreadable)
+
+
+def _without_inventory(bmc: Reads, patience_s: float | None) -> dict[str, str]:
+    """What a simple service shows elsewhere, by the names BIOS and BMC. Raises RedfishError."""
+    found: dict[str, str] = {}
+    for name, where, key in (("BIOS", "Systems", "BiosVersion"), ("BMC", "Managers", "FirmwareVersion")):
+        for path in members(document(bmc, f"/redfish/v1/{where}", patience_s)):
+            version = document(bmc, path, patience_s).get(key)
+            if isinstance(version, str) and version.strip():
+                found.setdefault(name, version)
+    return found
 
 
 def _waiting(bmc: Reads, patience_s: float | None) -> dict[str, tuple[str, ...]]:

@@ -177,3 +177,16 @@ def test_a_list_that_is_none_is_refused() -> None:
     service.documents[f"{UPDATE}/FirmwareInventory"] = {"Members": [{"id": 1}]}
     with pytest.raises(Refused, match="no list of members"):
         read_inventory(service, ["*"])
+
+
+def test_a_bmc_without_an_inventory_shows_bios_and_itself() -> None:
+    service = Documents(
+        {
+            UPDATE: {},
+            "/redfish/v1/Systems": {"Members": [{"@odata.id": "/redfish/v1/Systems/1"}]},
+            "/redfish/v1/Systems/1": {"BiosVersion": "1.0.0"},
+            "/redfish/v1/Managers": {"Members": [{"@odata.id": "/redfish/v1/Managers/1"}]},
+            "/redfish/v1/Managers/1": {"FirmwareVersion": None},
+        }
+    )
+    assert read_inventory(service, ["BIOS"]).running == {"BIOS": "1.0.0"}
