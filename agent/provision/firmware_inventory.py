@@ -1,8 +1,8 @@
 """What firmware a BMC says that it has: UpdateService, its inventory, and what is written and waits.
 
-A BMC without an inventory shows at least BIOS and BMC. A version that waits for activation is in no inventory;
-the task that wrote it says so by the message `Update.*.AwaitToActivate` with component and version, in the order
-that its BMC likes.
+A BMC without an inventory shows at least BIOS and BMC. A version that waits for activation is in no
+inventory; the task that wrote it says so by a message `Update.*.AwaitToActivate` with component and version
+in either order.
 """
 
 from __future__ import annotations
