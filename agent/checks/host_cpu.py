@@ -22,8 +22,9 @@ from agent.sources import Sources
 CPUS = "sys/devices/system/cpu"
 NODES = "sys/devices/system/node"
 BALANCING = "proc/sys/kernel/numa_balancing"
-_GOVERNOR = advice.person(
-    "Run cpupower frequency-set -g with the profile's governor, and see that a service sets it at each boot."
+_GOVERNOR = advice.play(
+    "kernel",
+    "Run cpupower frequency-set -g with the profile's governor, and see that a service sets it at each boot.",
 )
 _NO_GOVERNOR = advice.person(
     "Look in the BIOS for who sets the CPU's frequency, or take host.cpu_governor out of the profile."
@@ -31,7 +32,7 @@ _NO_GOVERNOR = advice.person(
 _LAYOUT = advice.person(
     "Compare BIOS settings for NUMA (nodes per socket, interleaving) and the fitted memory with the profile."
 )
-_BALANCING = advice.play("sysctl", "Set kernel.numa_balancing to 0 with sysctl -w and in /etc/sysctl.d.")
+_BALANCING = advice.play("kernel", "Set kernel.numa_balancing to 0 with sysctl -w and in /etc/sysctl.d.")
 
 
 @check(

@@ -30,7 +30,9 @@ _MADE_SO = advice.person(
     "Leave the path out of host.disks in the profile if it is read-only by design, as a container's root is."
 )
 _PATH = advice.person("Make the folder, or correct host.disks in the profile.")
-_MOUNT = advice.person("Mount it (systemctl list-units --type=mount, /etc/fstab), or correct the profile.")
+_MOUNT = advice.play(
+    "kernel", "Mount it (systemctl list-units --type=mount, /etc/fstab), or correct the profile."
+)
 _STALE = advice.person(
     "Look at the server and the path to it, then umount -f -l and mount it again before ranks start."
 )

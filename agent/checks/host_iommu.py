@@ -20,8 +20,9 @@ from agent.sources import Sources
 GROUPS = "sys/kernel/iommu_groups"
 _TYPES = {"pt": frozenset({"identity"}), "on": frozenset({"DMA", "DMA-FQ"})}
 _WORDS = {"pt": "passthrough (identity)", "on": "translated (DMA)"}
-_IOMMU = advice.person(
-    "Set iommu= in the boot loader and the IOMMU switch in the BIOS as the profile says, then reboot."
+_IOMMU = advice.play(
+    "kernel",
+    "Set iommu= in the boot loader and the IOMMU switch in the BIOS as the profile says, then reboot.",
 )
 
 

@@ -20,10 +20,11 @@ from agent.sources import Sources
 
 CMDLINE = "proc/cmdline"
 PROC_SYS = "proc/sys"
-_BOOT = advice.person(
-    "Correct the kernel's arguments in the boot loader (mostly GRUB_CMDLINE_LINUX), then reboot the node."
+_BOOT = advice.play(
+    "kernel",
+    "Correct the kernel's arguments in the boot loader (mostly GRUB_CMDLINE_LINUX), then reboot the node.",
 )
-_SET = advice.play("sysctl", "Set it with sysctl -w and in /etc/sysctl.d, so that it holds after a reboot.")
+_SET = advice.play("kernel", "Set it with sysctl -w and in /etc/sysctl.d, so that it holds after a reboot.")
 _NO_KEY = advice.person(
     "Take the key out of host.sysctl in the profile, or run a kernel that has it: setting it does nothing."
 )

@@ -18,8 +18,9 @@ from agent.sources import Sources
 
 OWN = "proc/self/limits"
 UNLIMITED = "unlimited"
-_RAISE = advice.person(
-    "Raise the limit where the engine is started (systemd: LimitMEMLOCK=, LimitNOFILE=), then restart it."
+_RAISE = advice.play(
+    "kernel",
+    "Raise the limit where the engine is started (systemd: LimitMEMLOCK=, LimitNOFILE=), then restart it.",
 )
 _NAME = advice.person(
     "Write the limit as /proc/self/limits does, e.g. `Max locked memory`, in host.engine_limits."

@@ -23,11 +23,13 @@ _MEMORY = advice.reseat(
     "Compare the modules that dmidecode -t memory lists with those that are fitted: reseat what is missing."
 )
 _HUGEPAGES = advice.play(
-    "sysctl",
+    "kernel",
     "Set vm.nr_hugepages, or hugepages= on the kernel's command line, which also works when memory is full.",
 )
-_THP = advice.person(f"Write the value to /{THP}, and transparent_hugepage= into the boot loader.")
-_SWAP = advice.person("Run swapoff -a and take the swap space out of /etc/fstab and of systemd's swap units.")
+_THP = advice.play("kernel", f"Write the value to /{THP}, and transparent_hugepage= into the boot loader.")
+_SWAP = advice.play(
+    "kernel", "Run swapoff -a and take the swap space out of /etc/fstab and of systemd's swap units."
+)
 
 
 @check(

@@ -20,11 +20,13 @@ from agent.sources import Sources
 
 MODULES = "sys/module"
 BUILT_IN, LIVE = "built in", "live"
-_LOAD = advice.person(
-    "Load it with modprobe, name it in /etc/modules-load.d, and read the kernel log if that fails."
-)
-_UNLOAD = advice.person(
-    "Forbid it in /etc/modprobe.d (blacklist and install NAME /bin/false), rebuild the initramfs and reboot."
+_HOW = "Load it with modprobe, name it in /etc/modules-load.d, and read the kernel log if that fails."
+_LOAD = advice.play("kernel", _HOW)
+#: They come with the driver's packages.
+_LOAD_GPU = advice.play("gpu", _HOW)
+_UNLOAD = advice.play(
+    "kernel",
+    "Forbid it in /etc/modprobe.d (blacklist and install NAME /bin/false), rebuild the initramfs and reboot.",
 )
 _BUILTIN_LINE = re.compile(r"([^/]+)\.ko(?:\.\w+)?$")
 
@@ -52,8 +54,10 @@ def host_modules(sources: Sources, profile: NodeProfile, _limits: Limits) -> Ite
         words = [f"not loaded: {listed(missing)}"] if missing else []
         words += [f"not ready: {listed(starting)}"] if starting else []
         seen = listed([*missing, *starting])
+        of_gpu = missing and all(name.startswith("nvidia") or name == "gdrdrv" for name in missing)
+        load = _LOAD_GPU if of_gpu else _LOAD
         yield Finding(
-            "node", Verdict.FAIL, "; ".join(words), seen, listed(wanted, 16), action=_LOAD, basis=basis
+            "node", Verdict.FAIL, "; ".join(words), seen, listed(wanted, 16), action=load, basis=basis
         )
         return
     yield Finding("node", Verdict.PASS, f"{len(wanted)} modules are loaded", basis=basis)

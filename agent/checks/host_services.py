@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -20,12 +21,16 @@ from agent.sources import Sources
 #: A unit in one of these states does its work.
 _ACTIVE = frozenset({"active", "reloading", "refreshing"})
 _INACTIVE = frozenset({"inactive", "failed"})
-_START = advice.person("Read systemctl status and journalctl -u of the unit, then systemctl enable --now it.")
-_STOP = advice.person("Run systemctl disable --now for the unit; systemctl mask if another unit starts it.")
+_START_HOW = "Read systemctl status and journalctl -u of the unit, then systemctl enable --now it."
+_STOP_HOW = "Run systemctl disable --now for the unit; systemctl mask if another unit starts it."
+_START, _STOP = advice.play("kernel", _START_HOW), advice.play("kernel", _STOP_HOW)
+#: Units that come with the GPU driver's packages.
+_OF_GPU = ("nvidia-", "nvlsm.")
 _INSTALL = advice.person("Install the package that has this unit, or correct host.services in the profile.")
-_SYNC = advice.person(
+_SYNC = advice.play(
+    "kernel",
     "Look at chronyc tracking or timedatectl: a time service must reach its servers (chrony: with rtcsync)."
-    " host.time_sync says whether that may keep a gate closed (true) or is not compared (false)."
+    " host.time_sync says whether that may keep a gate closed (true) or is not compared (false).",
 )
 
 
@@ -57,6 +62,8 @@ def _judge_unit(sources: Sources, name: str, want: str) -> Finding:
     often = f", restarted {unit.restarts} times" if unit.restarts else ""
     summary = f"{seen} ({unit.sub_state}{often}), expected {want}"
     action = _START if want == "active" else _STOP
+    if name.startswith(_OF_GPU):
+        action = replace(action, play="gpu")
     return Finding(name, Verdict.FAIL, summary, seen, want, action=action, basis=basis)
 
 

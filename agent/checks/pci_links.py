@@ -22,10 +22,13 @@ from agent.sources import Sources
 
 POLICY = "sys/module/pcie_aspm/parameters/policy"
 _PERFORMANCE = "performance"
-_ASPM = advice.person(
-    f"Write the policy to /{POLICY} and pcie_aspm.policy= into the boot loader; switch ASPM off in the BIOS."
+_ASPM = advice.play(
+    "kernel",
+    f"Write the policy to /{POLICY} and pcie_aspm.policy= into the boot loader; switch ASPM off in the BIOS.",
 )
-_ACS = advice.person("Clear ACS on these ports with setpci (ECAP_ACS+6.w=0000) at each boot, or in the BIOS.")
+_ACS = advice.play(
+    "kernel", "Clear ACS on these ports with setpci (ECAP_ACS+6.w=0000) at each boot, or in the BIOS."
+)
 #: PCI_ACS_RR, PCI_ACS_CR, PCI_ACS_EC: what pci=disable_acs_redir clears.
 _REDIRECTS = {0x04: "requests", 0x08: "completions", 0x20: "egress control"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -17,6 +18,12 @@ _RDMA = "sys/class/infiniband"
 _RELEASE = "proc/sys/kernel/osrelease"
 #: Its first processor: what kind the CPUs are stands in a topology file.
 _CPUINFO = "proc/cpuinfo"
+#: Of its packages those of the GPU driver and its kin: the others are nobody's business, and megabytes.
+_DPKG = "var/lib/dpkg/status"
+_DRIVER_PACKAGE = re.compile(
+    r"Package: (?:lib)?(?:nvidia|nvlsm|cuda-drivers|dcgm|datacenter-gpu|gdrdrv|doca)"
+)
+_STANZA_KEPT = ("Package: ", "Status: ", "Architecture: ", "Version: ")
 #: Base class and subclass of what belongs to the node's work: GPUs, NICs (Ethernet, InfiniBand), NVSwitches.
 _PCI_CLASSES = frozenset({0x0300, 0x0302, 0x0200, 0x0207, 0x0680})
 #: A PCI-to-PCI bridge: of those above such devices, what says where peer-to-peer traffic goes.
@@ -138,6 +145,9 @@ def record_files(tree: Tree, sysctl: Iterable[str] = (), also: Iterable[str] = (
     _record_file(tree, recording, _CPUINFO)
     if isinstance(kind := recording.files.get(_CPUINFO), str):
         recording.files[_CPUINFO] = kind.partition("\n\n")[0]  # hundreds of processors of one kind
+    _record_file(tree, recording, _DPKG)
+    if isinstance(packages := recording.files.get(_DPKG), str):
+        recording.files[_DPKG] = driver_stanzas(packages)
     _record(tree, recording, f"lib/modules/{recording.files.get(_RELEASE)}", ("modules.builtin",))
     for path in also:
         _record_file(tree, recording, path)
@@ -167,6 +177,13 @@ def record_files(tree: Tree, sysctl: Iterable[str] = (), also: Iterable[str] = (
         if name.startswith("nvidia") and name[len("nvidia") :].isdecimal():
             recording.files[f"dev/{name}"] = ""  # a device node: only that it is there counts
     return recording
+
+
+def driver_stanzas(text: str) -> str:
+    """What dpkg says of the GPU driver's packages: name, status, architecture and version."""
+    stanzas = (stanza for stanza in text.split("\n\n") if _DRIVER_PACKAGE.match(stanza.strip()))
+    kept = ([line for line in each.splitlines() if line.startswith(_STANZA_KEPT)] for each in stanzas)
+    return "\n\n".join("\n".join(lines) for lines in kept)
 
 
 def expand(tree: Tree, pattern: str) -> Iterator[str]:

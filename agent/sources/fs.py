@@ -17,6 +17,8 @@ from agent.sources.fs_kept import KeptFiles
 #: A process or thread that ends between open and read of its file answers ESRCH.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ENAMETOOLONG, errno.ESRCH})
 _LIMIT_B = 1 << 20
+#: Longer by nature: a stanza for each package of the system.
+_LONGER_B = {"var/lib/dpkg/status": 16 << 20}
 #: Only here does one read from offset 0 give the value of now, and is a lost device an error of the read.
 _KEPT_UNDER = "sys/"
 _CHUNK_B = 1 << 16
@@ -66,12 +68,13 @@ class SysTree:
 
     def data(self, path: str) -> bytes:
         """The file's bytes, 1 MiB at most. Raises DeviceAbsent, SourceUnavailable, ParseError."""
+        limit_b = _LONGER_B.get(path, _LIMIT_B)
         try:
-            data = _read_up_to(self._full(path), _LIMIT_B + 1)
+            data = _read_up_to(self._full(path), limit_b + 1)
         except OSError as cause:
             raise _source_error(path, cause) from cause
-        if len(data) > _LIMIT_B:
-            raise ParseError(f"/{path} is longer than {_LIMIT_B} bytes")
+        if len(data) > limit_b:
+            raise ParseError(f"/{path} is longer than {limit_b} bytes")
         return data
 
     def close(self) -> None:

@@ -95,6 +95,7 @@ GROUP_FIELDS: dict[NvmlGroup, dict[str, str]] = {
         "tpc_repair_pending": "bool, nvmlDeviceGetRepairStatus.bTpcRepairPending",
         "max_sm_clock_mhz": "int, nvmlDeviceGetMaxClockInfo(SM)",
         "app_sm_clock_mhz": "int, nvmlDeviceGetApplicationsClock(SM)",
+        "mig_enabled": "bool, nvmlDeviceGetMigMode current",
     },
     NvmlGroup.NVLINK: {
         "states": "list[bool], field NVLINK_GET_STATE by link (scope id)",

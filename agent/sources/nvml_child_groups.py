@@ -145,7 +145,7 @@ def memory(handle: Handle) -> Json:
 
 
 def ecc(handle: Handle) -> Json:
-    """ECC counts by kind, repairs that wait for a reset, and the clocks that the GPU is set to."""
+    """ECC counts by kind, repairs that wait for a reset, the clocks that the GPU is set to, and MIG."""
     count = "nvmlDeviceGetMemoryErrorCounter"
     volatile = nv.NVML_VOLATILE_ECC
     corrected, uncorrected = nv.NVML_MEMORY_ERROR_TYPE_CORRECTED, nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
@@ -163,6 +163,8 @@ def ecc(handle: Handle) -> Json:
         "tpc_repair_pending": tpc,
         "max_sm_clock_mhz": lasting(handle, max_sm_clock),
         "app_sm_clock_mhz": application_clock(handle),
+        # Half a millisecond on H200.
+        "mig_enabled": ask("nvmlDeviceGetMigMode", handle, convert=lambda modes: bool(modes[0])),
     }
 
 

@@ -14,7 +14,7 @@ from agent.model import ActionKind, Finding, Phase, ServingClass, Verdict
 from agent.node_profile import NodeProfile
 
 CHECKS = load_all()
-PLAY_TAGS = {"bios", "firmware", "gpu", "kernel", "nccl_topology", "nic", "pins"}
+PLAY_TAGS = {"bios", "engine", "firmware", "gpu", "kernel", "nccl_topology", "nic", "pins"}
 NO_HARDWARE = {
     "gpus": {"count": 0},
     "nvlink": {"links_per_gpu": 0},

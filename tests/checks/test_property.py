@@ -47,6 +47,7 @@ MAY_BE_MISSING: tuple[tuple[str, str, str, str], ...] = (
         "a thread may end between two looks; the others are judged",
     ),
     ("engine.memory", r"proc/\d+/status$", "dropped", "a process may end between two looks"),
+    ("gpu.mig", r"mig_enabled$", "refused", "a GPU that knows no MIG is not cut by it"),
     ("gpu.pcie_errors", r"/aer_dev_\w+$", "dropped", "a platform without AER; NVML's counters remain"),
     ("gpu.power_dips", r"power\.draw_w$", "any", "shown with a dip; the counters of time tell the dip"),
     ("gpu.power_limit", r"power\.(draw_w|gpu_utilization_percent|sm_clock_mhz)$", "any", "for dashboards"),

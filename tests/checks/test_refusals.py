@@ -31,6 +31,7 @@ BAD_NVML: list[Any] = [
     [-1] * 18,
     10**30,
 ]
+NO_MIG = [{"error": "NOT_SUPPORTED"}, {"error": "FUNCTION_NOT_FOUND"}]
 BAD_FILE: list[Any] = [None, "", "garbage", "N/A (no PMA)", "-1", "4", {"error": "NO_PERMISSION"}]
 BAD_LINK: list[Any] = [None, "", "garbage", "../../../0000:zz:00.0", {"error": "NO_PERMISSION"}]
 BAD_PART: list[Any] = [*REFUSED, {"error": "ABSENT"}]
@@ -138,6 +139,8 @@ def test_no_refused_nvml_value_passes(check: Check, path: str) -> None:
     for value in BAD_NVML:
         if value == [] and path.endswith(".processes.pids"):
             continue  # no process at all is an answer
+        if path.endswith(".mig_enabled") and value in NO_MIG:
+            continue  # a GPU that knows no MIG is not cut by it
         _hurt(check, path, value)
 
 

@@ -1,4 +1,4 @@
-/* SIMULATED NVML: ECC by location, repairs and the clock set for applications, answered from a file. */
+/* SIMULATED NVML: ECC by location, repairs, MIG and the clock set for applications, answered from a file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +11,13 @@ nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t gpu, unsigned type, un
     BEGIN(gpu->number);
     snprintf(key, sizeof key, "ecc.%u.%u.%u", type, counter, location);
     return put_ulonglong(gpu, key, out);
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t gpu, unsigned *current, unsigned *pending)
+{
+    BEGIN(gpu->number);
+    int code = put_uint(gpu, "mig_current", current);
+    return code == NVML_SUCCESS ? put_uint(gpu, "mig_pending", pending) : code;
 }
 
 nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t gpu, nvmlEccSramErrorStatus_v1_t *out)

@@ -30,6 +30,7 @@ OF_KEY: dict[str, tuple[NvmlGroup, tuple[str, ...]]] = {
     "gpu.histogram.none": (NvmlGroup.ECC, ("remap_banks_none",)),
     "gpu.tpc_repair_pending": (NvmlGroup.ECC, ("channel_repair_pending", "tpc_repair_pending")),
     "gpu.app_clock.1": (NvmlGroup.ECC, ("app_sm_clock_mhz",)),
+    "gpu.mig_current": (NvmlGroup.ECC, ("mig_enabled",)),
     "gpu.field.169": (NvmlGroup.PCIE_ERRORS, ("l0_to_recovery",)),
     "gpu.field.173": (NvmlGroup.PCIE_ERRORS, ("correctable",)),
     "gpu.field.174": (NvmlGroup.PCIE_ERRORS, ("naks_received",)),
@@ -58,6 +59,7 @@ OF_KEY: dict[str, tuple[NvmlGroup, tuple[str, ...]]] = {
 #: The calls of one GPU that these groups add; all are made by the group `ecc`.
 NEW_CALLS = (
     "nvmlDeviceGetMemoryErrorCounter",
+    "nvmlDeviceGetMigMode",
     "nvmlDeviceGetSramEccErrorStatus",
     "nvmlDeviceGetRowRemapperHistogram",
     "nvmlDeviceGetRepairStatus",
@@ -93,7 +95,7 @@ def test_each_value_is_its_own(nvml: NvmlProcess, node: NvmlFile) -> None:
         if group is NvmlGroup.NVLINK_BER:
             assert value == [error_rate(number) if field.endswith("_ber") else number] * 18, key
         else:
-            assert value == number, key
+            assert value == (bool(number) if isinstance(value, bool) else number), key
 
 
 def test_counters_of_64_bits(nvml: NvmlProcess, node: NvmlFile) -> None:

@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any
 
 from fake_h200_bmc import bmc_profile
-from fake_h200_engines import engine_files, engine_pids, launches
+from fake_h200_engines import LAUNCH, engine_files, engine_pids, launches
 from fake_h200_fabric import fabric_files, hopper_ber, pci_links, peers, units
-from fake_h200_host import engine_peers, host_data, host_files, host_links, host_profile
+from fake_h200_host import PACKAGES, engine_peers, host_data, host_files, host_links, host_profile
 from fake_h200_net import NIC_BUSES, fabric, interface, nic_files
 from fake_sources import FakeNode
 
@@ -94,6 +94,7 @@ def _gpu(slot: int) -> dict[str, Any]:
             "tpc_repair_pending": False,
             "max_sm_clock_mhz": 1980,
             "app_sm_clock_mhz": 1980,
+            "mig_enabled": False,
         },
         "nvlink": {
             "states": [True] * LINKS,
@@ -236,13 +237,14 @@ def h200_profile_data() -> dict[str, Any]:
             "pins": pins,
             "power_limit_w": 700.0,
             "vbios": ["96.00.A5.00.1A"],
+            "packages": PACKAGES,
         },
         "nvlink": {"links_per_gpu": LINKS, "speed_mb_s": 26562, "fabric": True, "nvswitches": 4},
         "fabric": fabric(ports),
         "host": host_profile(),
         "bmc": bmc_profile(),
         "engines": {
-            "glm": {"gpus": [0, 1, 2, 3], "port": 8000, "peers": engine_peers("glm")},
+            "glm": {"gpus": [0, 1, 2, 3], "port": 8000, "peers": engine_peers("glm"), "launch": LAUNCH},
             "kimi": {"gpus": [4, 5, 6, 7], "port": 8001, "peers": engine_peers("kimi")},
         },
     }

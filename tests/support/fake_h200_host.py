@@ -89,9 +89,18 @@ def _pci_files() -> dict[str, Any]:
     return files
 
 
+#: gpus.packages of the profile, and what dpkg says of them.
+PACKAGES = dict.fromkeys(("nvidia-driver-580-server", "nvidia-fabricmanager"), "580.159.04-0ubuntu1")
+DPKG_STATUS = "\n\n".join(
+    f"Package: {name}\nStatus: hold ok installed\nPriority: optional\nVersion: {version}\nDescription: driver"
+    for name, version in PACKAGES.items()
+)
+
+
 def host_files() -> dict[str, Any]:
     """Files by path."""
     return {
+        "var/lib/dpkg/status": DPKG_STATUS,
         **_proc_files(),
         **_cpu_files(),
         **_pci_files(),

@@ -62,6 +62,7 @@ H200_VALUES: dict[NvmlGroup, dict[str, object]] = {
         "tpc_repair_pending": False,
         "max_sm_clock_mhz": 1980,
         "app_sm_clock_mhz": 1980,
+        "mig_enabled": False,
     },
     NvmlGroup.NVLINK: {
         "states": [True] * 18,

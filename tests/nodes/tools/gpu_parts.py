@@ -47,6 +47,7 @@ def later_groups(slot: int, peers: list[int], sm_clock_mhz: int) -> dict[str, An
             "tpc_repair_pending": False,
             "max_sm_clock_mhz": sm_clock_mhz,
             "app_sm_clock_mhz": sm_clock_mhz,
+            "mig_enabled": False,
         },
         # As a healthy H200 showed them after its start: judged are deltas, never these.
         "pcie_errors": {
