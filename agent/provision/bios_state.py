@@ -122,7 +122,8 @@ def read_registry(bmc: Acts, state: State) -> Registry | None:
         document = bmc.get(path).document
         if "RegistryEntries" in document:
             return parse_registry(document)
-        if path.rstrip("/").rpartition("/")[2] != name and document.get("Registry") != name:
+        ids = (path.rstrip("/").rpartition("/")[2], document.get("Registry"))
+        if not any(_same_registry(each, name) for each in ids):
             continue
         locations = document.get("Location")
         for place in _english_first(locations if isinstance(locations, list) else []):
@@ -140,6 +141,11 @@ def _candidates(bmc: Acts, name: str) -> list[str]:
     exact = [link for link in links if link.rstrip("/").rpartition("/")[2] == name]
     near = [link for link in links if "bios" in link.lower() and link not in exact]
     return exact + near
+
+
+def _same_registry(id_: Any, name: str) -> bool:
+    """Whether an id is that of the registry; its version may be written in another way (v1_0_0, 1.0.0)."""
+    return isinstance(id_, str) and id_.partition(".")[0].lower() == name.partition(".")[0].lower()
 
 
 def _english_first(locations: list[Any]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.errors import ParseError
 from agent.provision.redfish_wire import Answer, Broken, Request
-from agent.provision.redfish_words import LoginRefused
+from agent.provision.redfish_words import LoginRefused, RedfishError
 from agent.sources.redfish_credentials import Credentials
 from agent.sources.redfish_http import valid_path
 
@@ -90,12 +90,14 @@ class Session:
 
     def refused(self) -> LoginRefused:
         """The error for an account that is not let in."""
+        where = f"BMC {self._origin}"
+        if self._credentials is None:
+            remedy = "set nodegate_bmc_username and nodegate_bmc_password (vault)"
+            return LoginRefused("wants a login (HTTP 401)", where=where, remedy=remedy)
         remedy = (
             "correct nodegate_bmc_username and nodegate_bmc_password (vault) before the account is locked"
         )
-        return LoginRefused(
-            "refuses user and password (HTTP 401)", where=f"BMC {self._origin}", remedy=remedy
-        )
+        return LoginRefused("refuses user and password (HTTP 401)", where=where, remedy=remedy)
 
     def _sessions(self) -> str | None:
         """Where sessions are made; None for a service that has none."""
@@ -118,6 +120,17 @@ class Session:
         self._token = token
         links = (answer.headers.get("location"), answer.document.get("@odata.id"))
         self._path = next((path for link in links if (path := own_path(self._origin, link))), None)
+
+
+def credentials_of(where: str, username: object, password: object) -> Credentials | None:
+    """What an inventory gives, as text; None for neither. Raises RedfishError for one without the other."""
+    given = [None if value is None else str(value) for value in (username, password)]
+    if all(given):
+        return Credentials(str(given[0]), str(given[1]))
+    if any(given):
+        missing = "nodegate_bmc_password (vault)" if given[0] else "nodegate_bmc_username"
+        raise RedfishError("only one of user and password is given", where=where, remedy=f"set {missing}")
+    return None
 
 
 def own_path(origin: str, link: Any) -> str | None:

@@ -24,11 +24,10 @@ from agent.errors import ParseError, SourceError
 from agent.provision import redfish_wire as wire
 from agent.provision.redfish_patience import Patience
 from agent.provision.redfish_reply import Document, Reply, etag_of, refusal
-from agent.provision.redfish_session import BUSY, Session, StillBusy, own_path
+from agent.provision.redfish_session import BUSY, Session, StillBusy, credentials_of, own_path
 from agent.provision.redfish_task import TaskProgress, wait_for_task
 from agent.provision.redfish_trust import trust
 from agent.provision.redfish_words import Conflict, NotThere, RedfishError, Uncertain, Untrusted
-from agent.sources.redfish_credentials import Credentials
 from agent.sources.redfish_http import MAX_REDIRECTS, valid_path
 from agent.sources.redfish_loop import LoopThread
 
@@ -71,10 +70,10 @@ class RedfishWriter:
             logging.getLogger(name).setLevel(logging.WARNING)
         self.origin = url.rstrip("/")
         self.mono_s, self.sleep = mono_s, sleep
-        self._secret = password
+        self._secret = None if password is None else str(password)
         self._request_s = request_s
         self._patience = Patience(f"BMC {self.origin}", patience_s, mono_s, sleep, on_wait)
-        credentials = Credentials(username, password) if username and password else None
+        credentials = credentials_of(f"BMC {self.origin}", username, password)
         context = trust(url, ca_file, tls_verify, has_secret=credentials is not None, used=transport is None)
         self._session = Session(self.origin, credentials, self._send_in_time)
         self._loop = LoopThread()

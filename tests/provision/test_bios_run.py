@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bmc_emulator import PASSWORD, SPEED, USER, BmcEmulator
+from bmc_emulator import PASSWORD, USER, BmcEmulator, Times
 
 from agent.bmc_profile import Bmc
 from agent.provision.bios_run import Options, Outcome, run
 from agent.provision.redfish_writer import RedfishWriter
 
+#: In seconds of the BMC: few looks, and still some during POST.
+TIMES = Times(post_s=20.0, off_s=5.0)
 SETTINGS = "/redfish/v1/Systems/1/Bios/Settings"
 
 
 @pytest.fixture
 def bmc() -> Iterator[BmcEmulator]:
-    with BmcEmulator("generic") as made:
+    with BmcEmulator("generic", speed=1, times=TIMES) as made:
         yield made
 
 
 def settle(bmc: BmcEmulator, profile: dict[str, Any], *, patience_s: float = 360.0, **how: Any) -> Outcome:
-    """One run, on the emulator's clock: minutes of the BMC are parts of a second."""
+    """One run; waiting advances the emulator's clock."""
     wanted = Bmc.model_validate({"redfish": {"url": bmc.url}, **profile})
     with RedfishWriter(
         bmc.url,
@@ -32,7 +33,7 @@ def settle(bmc: BmcEmulator, profile: dict[str, Any], *, patience_s: float = 360
         request_s=how.pop("request_s", 1.0),
         patience_s=patience_s,
         mono_s=bmc.clock.now_s,
-        sleep=lambda seconds: time.sleep(seconds / SPEED),
+        sleep=bmc.clock.advance,
     ) as writer:
         return run(writer, wanted, Options(**how))
 
@@ -220,7 +221,7 @@ BY_VENDOR: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 @pytest.mark.parametrize("vendor", BY_VENDOR)
 def test_intents_of_each_vendor_go_all_the_way(vendor: str) -> None:
     intents, expected = BY_VENDOR[vendor]
-    with BmcEmulator(vendor) as bmc:
+    with BmcEmulator(vendor, speed=1, times=TIMES) as bmc:
         done = settle(bmc, {"bios_intent": intents}, allow_reset=True)
         assert not done.problems, done.problems
         assert expected.items() <= bmc.machine.bios.items()

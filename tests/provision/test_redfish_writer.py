@@ -335,3 +335,19 @@ def test_a_file_goes_after_its_parameters(service: Service, tmp_path: Path) -> N
 def test_a_resource_that_is_gone_needs_no_deleting(service: Service) -> None:
     with service.writer() as bmc:
         assert bmc.delete(f"{R}/x").status == 404
+
+
+def test_a_login_is_given_whole_or_not_at_all(service: Service) -> None:
+    with pytest.raises(RedfishError, match="set nodegate_bmc_password"):
+        service.writer(password=None)
+    service.on("GET", BIOS, ok({}, 401))
+    with (
+        service.writer(username=None, password=None) as bmc,
+        pytest.raises(LoginRefused, match="wants a login"),
+    ):
+        bmc.get(BIOS)
+    with (
+        service.writer(password=12345) as bmc,
+        pytest.raises(LoginRefused, match="refuses user and password"),
+    ):
+        bmc.get(BIOS)
