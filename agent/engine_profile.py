@@ -8,7 +8,15 @@ from pydantic import Field
 
 from agent.group_profile import Group
 from agent.host_profile import Peer
-from agent.launch_parts import Checkpoint, Container, EngineKind, FlagValue, PatchedBuild, Runtime
+from agent.launch_parts import (
+    Checkpoint,
+    Container,
+    EngineEnvironment,
+    EngineKind,
+    FlagValue,
+    PatchedBuild,
+    Runtime,
+)
 from agent.profile_types import Host, Part, PathText, Port, Slot
 
 
@@ -112,6 +120,9 @@ class Launch(Part):
     nccl_env: bool = Field(True, description="Add the NCCL variables that follow from the fabric part")
     patched: PatchedBuild = Field(
         default_factory=PatchedBuild, description="What a patched build has beyond its upstream version"
+    )
+    environment: EngineEnvironment | None = Field(
+        None, description="Python environment with the engine; unset = not made and not compared"
     )
     runtime: Runtime = Field(Runtime.HOST, description="host: on the host itself; podman: in a container")
     container: Container | None = Field(None, description="The container (runtime podman)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
@@ -69,6 +70,15 @@ class Container(Part):
         gt=0,
     )
     args: list[str] = Field(default_factory=list, description="Further arguments of podman run")
+
+
+class EngineEnvironment(Part):
+    """The Python environment that the engine runs from (runtime host), as the role engine makes it."""
+
+    path: PathText = Field(description="Folder of the environment, e.g. /opt/vllm", pattern=r"^/.*[^/]$")
+    packages: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")], str] = Field(
+        description="Version of each package that must be in it, e.g. vllm: 0.32.0", min_length=1
+    )
 
 
 class Checkpoint(Part):

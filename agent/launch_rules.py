@@ -24,6 +24,7 @@ def launch_problems(profile: NodeProfile) -> Iterator[CrossProblem]:
         yield from _flags(at, engine)
         yield from _twice(at, engine)
         yield from _runtime(at, engine)
+        yield from _environment(at, engine)
         yield from _mounts(at, engine)
         yield from _program(at, engine)
         yield from _model(at, engine)
@@ -68,6 +69,21 @@ def _runtime(at: Path, engine: Engine) -> Iterator[CrossProblem]:
         text = "a container is described, and launch.runtime is host"
         remedy = "set runtime to podman, or container to null"
         yield CrossProblem((*at, "launch", "container"), text, (*at, "launch", "runtime"), remedy)
+
+
+def _environment(at: Path, engine: Engine) -> Iterator[CrossProblem]:
+    """What is installed is what is started."""
+    launch = engine.launch
+    if launch.environment is None:
+        return
+    key, folder, program = (*at, "launch", "environment"), launch.environment.path, launch.command[0]
+    if launch.runtime is Runtime.PODMAN:
+        text = "an environment of the host is described, and launch.runtime is podman"
+        yield CrossProblem(key, text, (*at, "launch", "runtime"), "set environment to null")
+    elif not program.startswith(f"{folder}/"):
+        text = f"is {folder}, and the program {program} is not started from there"
+        remedy = f"write {folder}/bin/{program.rpartition('/')[2]} as the first word of command"
+        yield CrossProblem((*key, "path"), text, (*at, "launch", "command"), remedy)
 
 
 def _mounts(at: Path, engine: Engine) -> Iterator[CrossProblem]:

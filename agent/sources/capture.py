@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from agent.checks.engine_packages import package_files
 from agent.errors import ConfigError
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
@@ -54,6 +55,16 @@ class Recording:
     bmc: dict[str, Any] | None = None
 
 
+def engine_packages(sources: Sources, profile: NodeProfile) -> list[str]:
+    """The files that tell the versions of the engines' pinned packages."""
+    environments = [engine.launch.environment for engine in profile.engines.values()]
+    found = []
+    for each in filter(None, environments):
+        files = package_files(sources.tree, each.path)
+        found += [files[name] for name in each.packages if name in files]
+    return found
+
+
 def record(
     sources: Sources, *, about: dict[str, Any] | None = None, profile: NodeProfile | None = None
 ) -> Recording:
@@ -65,7 +76,8 @@ def record(
     nvml = record_nvml(sources, not_captured)
     named = [named.host for named in named_files(profile) if named.host] if profile else []
     sysctl = profile.host.sysctl if profile else ()
-    tree = record_files(sources.tree, sysctl, dict.fromkeys(map(tree_path, named)))
+    also = [*map(tree_path, named), *(engine_packages(sources, profile) if profile else ())]
+    tree = record_files(sources.tree, sysctl, dict.fromkeys(also))
     captured_mono_s = sources.clock.mono_s()
     kmsg, shift_s = record_kmsg(sources, not_captured)
     driver = nvml["system"].get("driver_version")

@@ -8,6 +8,7 @@ import pytest
 from property_nodes import Variant, healthy, variants
 
 from agent.checks.registry import load_all
+from agent.sources.capture import engine_packages
 from agent.sources.capture_files import record_files
 from agent.sources.capture_host import record_bmc, record_host
 
@@ -26,6 +27,7 @@ def reads_of(variant: Variant, kind: str) -> set[str]:
 def test_files_and_links(variant: Variant) -> None:
     node = variant.node()
     named = [path.lstrip("/") for path in (variant.profile.topology.nccl_file,) if path is not None]
+    named += engine_packages(node.sources, variant.profile)
     recording = record_files(node.sources.tree, variant.profile.host.sysctl, named)
     files = {path for path in reads_of(variant, "files:") if path in variant.data["files"]}
     links = {path for path in reads_of(variant, "links:") if path in variant.data["links"]}

@@ -8,6 +8,12 @@ SLOTS = {"glm": range(4), "kimi": range(4, 8)}
 MAIN = {"glm": 4242, "kimi": 4243}
 #: CPUs of the two NUMA nodes; GPUs 0-3 are on node 0, 4-7 on node 1.
 CPUS = ("0-47", "48-95")
+VLLM = "Metadata-Version: 2.4\nName: vllm\nVersion: 0.32.0"
+#: Where one of the engines comes from.
+LAUNCH = {
+    "command": ["/opt/vllm/bin/vllm", "serve"],
+    "environment": {"path": "/opt/vllm", "packages": {"vllm": "0.32.0"}},
+}
 
 
 def launches() -> dict[str, Any]:
@@ -52,6 +58,7 @@ def engine_files() -> dict[str, Any]:
     memory = ("MemTotal: 2113929216 kB", "MemFree: 1800000000 kB", "MemAvailable: 1900000000 kB")
     files: dict[str, Any] = {"proc/meminfo": "\n".join(memory)}
     files |= {f"sys/devices/system/node/node{node}/cpulist": cpus for node, cpus in enumerate(CPUS)}
+    files["opt/vllm/lib/python3.12/site-packages/vllm-0.32.0.dist-info/METADATA"] = VLLM
     for name, slots in SLOTS.items():
         files |= _process(MAIN[name], "vllm", "0-95", "0-1")
         for slot in slots:
