@@ -56,7 +56,7 @@ def find_action(bmc: Acts, kind: str) -> Action:
         return _bmc_reset(bmc)
     path, system = _host(bmc)
     if kind == "reset":
-        for type_ in _RESTARTS:
+        for type_ in ("On",) if system.get("PowerState") == "Off" else _RESTARTS:
             target = _offered(bmc, system, "#ComputerSystem.Reset", type_)
             if target:
                 return Action(target, {"ResetType": type_}, path)
@@ -242,8 +242,7 @@ def _switch_off(bmc: Acts, system: str, tell: Callable[[str], None]) -> None:
     for type_ in ("GracefulShutdown", "ForceOff"):
         if document(bmc, system, _LOOK_S).get("PowerState") == "Off":
             return
-        _switch(bmc, system, type_, tell)
-        end_s = bmc.mono_s() + _OFF_WITHIN_S
+        end_s = bmc.mono_s() + (_OFF_WITHIN_S if _switch(bmc, system, type_, tell) else 0.0)
         while bmc.mono_s() < end_s and document(bmc, system, _LOOK_S).get("PowerState") != "Off":
             bmc.sleep(_POLL_S)
     state = said(str(document(bmc, system, _LOOK_S).get("PowerState")), 20)
@@ -253,8 +252,10 @@ def _switch_off(bmc: Acts, system: str, tell: Callable[[str], None]) -> None:
         )
 
 
-def _switch(bmc: Acts, system: str, type_: str, tell: Callable[[str], None]) -> None:
+def _switch(bmc: Acts, system: str, type_: str, tell: Callable[[str], None]) -> bool:
+    """Ask for it if it is offered."""
     target = _offered(bmc, document(bmc, system, _LOOK_S), "#ComputerSystem.Reset", type_)
     if target is not None:
         tell(f"activation: {type_}")
         bmc.post(target, {"ResetType": type_}, again=True)
+    return target is not None

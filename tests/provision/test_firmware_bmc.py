@@ -225,6 +225,27 @@ def test_an_upload_whose_answer_is_lost_is_not_sent_twice(here: Site) -> None:
 
 
 @pytest.mark.root
+def test_a_host_that_was_off_is_switched_on_by_its_activation(tmp_path: Path) -> None:
+    with site(tmp_path) as here:
+        here.image("bios", "BIOS", activation="reset", kind="bios")
+        here.bmc.machine.reset("ForceOff")
+        assert here.run(allow_reset=True).problems == []
+        assert (here.running("BIOS"), here.bmc.machine.power) == (NEW["BIOS"], "On")
+
+
+@pytest.mark.root
+def test_a_bmc_that_offers_no_ac_cycle_is_told_before_anything_is_sent(here: Site) -> None:
+    here.images.pop("bmc")
+    for path in ("Chassis/BMC_0", "Chassis/1"):
+        here.bmc.override[f"/redfish/v1/{path}"] = {"Actions": None}
+    restart = {"ResetType@Redfish.AllowableValues": ["GracefulRestart"]}
+    here.bmc.override["/redfish/v1/Systems/1"] = {"Actions": {"#ComputerSystem.Reset": restart, "Oem": None}}
+    (line,) = here.run(allow_reset=True).problems
+    assert "offers no AC power cycle; cycle the node's power at its PDU" in one_line(line)
+    assert here.writes() == []
+
+
+@pytest.mark.root
 def test_a_bmc_without_upload_fetches_the_image_itself(here: Site) -> None:
     here.bmc.override["/redfish/v1/UpdateService"] = {"MultipartHttpPushUri": None}
     here.images = {"bmc": here.images["bmc"]}
