@@ -1,0 +1,102 @@
+"""What a load balancer and Prometheus need of many nodes' profiles: engines by service, agents. Pure.
+
+An engine of the same name on several nodes is one service: its replicas. Of a group only the head is one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agent.errors import ConfigError
+
+Profile = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node as the inventory knows it."""
+
+    name: str
+    #: Where the machine beside it reaches it.
+    address: str
+    nodegate: Mapping[str, Any]
+
+    @property
+    def profile(self) -> Profile:
+        """Its profile. ConfigError for a bad one: a load balancer must not lose a node in silence."""
+        if "profile" not in self.nodegate:
+            raise ConfigError(f"{self.name}: {self.nodegate.get('fault', 'has no profile')}")
+        profile = self.nodegate["profile"]
+        assert isinstance(profile, Mapping)
+        return profile
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One engine that can take requests, and where its agent tells whether it may."""
+
+    node: str
+    address: str
+    port: int
+    agent_address: str
+    api_port: int
+    agent_check_port: int | None
+
+
+def services(nodes: Iterable[Node], ports: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Services with their backends, for the names in `ports` (where each is offered). Raises ConfigError."""
+    known = list(nodes)
+    found = []
+    for name, port in ports.items():
+        backends = [asdict(backend) for node in known if (backend := _backend(node, name)) is not None]
+        if not backends:
+            raise ConfigError(
+                f"no node has an engine {name} that a load balancer can reach",
+                where="loadbalancer_ports",
+                remedy="name an engine that is no follower of a group and listens beyond loopback",
+            )
+        found.append({"name": name, "port": int(port), "backends": backends})
+    return found
+
+
+def targets(nodes: Iterable[Node]) -> list[dict[str, Any]]:
+    """Where Prometheus finds each agent, and what it is called."""
+    return [
+        {
+            "target": f"{_bracketed(node.address)}:{node.profile['api']['port']}",
+            "node": node.profile["node"] or node.name,
+            "platform": node.profile["platform"],
+        }
+        for node in nodes
+    ]
+
+
+def _backend(node: Node, name: str) -> Backend | None:
+    profile = node.profile
+    engine = profile["engines"].get(name)
+    if engine is None or (engine["group"] and engine["group"]["rank"] > 0):
+        return None
+    address = _reachable(engine["host"], node.address)
+    if address is None or profile["mode"] == "observe":
+        return None
+    return Backend(
+        node.name, address, engine["port"], node.address, profile["api"]["port"], engine["agent_check_port"]
+    )
+
+
+def _reachable(host: str, address: str) -> str | None:
+    """The address of an engine from outside; None for one that listens on loopback alone."""
+    try:
+        listens = ipaddress.ip_address(host)
+    except ValueError:
+        return None if host == "localhost" else host
+    if listens.is_loopback:
+        return None
+    return address if listens.is_unspecified else _bracketed(host)
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
