@@ -54,8 +54,8 @@ def wanted_agent(
         profile_setting(host, given.rendered, link),
         *_installed_files(host, profile, link),
         *_environment(host, given),
-        _user(host),
-        _folders(host),
+        service_user(host, link),
+        service_folders(host, link),
         *_secrets(host, profile, given),
         *service.settings(profile),
     ]
@@ -110,23 +110,28 @@ def _environment(host: Host, given: Given) -> list[Setting]:
     return [file_setting(host, ENVIRONMENT, text, "nodegate_agent_args", after=GROUP)]
 
 
-def _user(host: Host) -> Setting:
+def service_user(host: Host, link: str) -> Setting:
+    """The user that agent and engines run as, as the release in use describes it."""
+    file = f"{link}/{HOST_FILES}/etc/sysusers.d/nodegate.conf"
+
     def read() -> str | None:
         try:
             return pwd.getpwnam(USER).pw_name
         except KeyError:
             return None
 
-    return Setting("user", "agent", USER, read, lambda: _must(host, "systemd-sysusers"))
+    return Setting("user", "agent", USER, read, lambda: _must(host, "systemd-sysusers", file))
 
 
-def _folders(host: Host) -> Setting:
+def service_folders(host: Host, link: str) -> Setting:
+    """Folders that are there before the service starts."""
     want = "\n".join(f"{path} {mode:04o} {owner}" for path, (mode, owner) in FOLDERS.items())
+    file = f"{link}/{HOST_FILES}/etc/tmpfiles.d/nodegate.conf"
 
     def read() -> str:
         return "\n".join(_folder(path) for path in FOLDERS)
 
-    return Setting("folders", "agent", want, read, lambda: _must(host, "systemd-tmpfiles", "--create"))
+    return Setting("folders", "agent", want, read, lambda: _must(host, "systemd-tmpfiles", "--create", file))
 
 
 def _folder(path: str) -> str:

@@ -175,7 +175,7 @@ class Install:
         """Remove what is neither used, nor the one before, nor what a process runs from."""
         keep = {self.name, self.previous()}
         mine = [path for path in self._folder.iterdir() if path.is_dir() and path.name not in keep]
-        busy = _in_use([str(path) for path in mine])
+        busy = in_use([str(path) for path in mine])
         for path in mine:
             if str(path) not in busy:
                 shutil.rmtree(path, ignore_errors=True)
@@ -198,7 +198,7 @@ def _harmless(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
     return members
 
 
-def _in_use(folders: list[str]) -> set[str]:
+def in_use(folders: list[str]) -> set[str]:
     """Folders that a running process was started from or has mapped."""
     found: set[str] = set()
     if not folders:
