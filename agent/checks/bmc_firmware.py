@@ -37,7 +37,7 @@ _UPDATE = advice.play(
 )
 _NEWER = advice.play(
     "firmware",
-    "Correct the version in the profile, or go back: site.yml --tags firmware -e allow_downgrade=true.",
+    "Correct the profile, or go back: site.yml --tags firmware -e firmware_allow_downgrade=true.",
 )
 
 

@@ -27,7 +27,7 @@ _BURN = advice.play(
 )
 _NEWER = advice.play(
     "firmware",
-    "Correct the version in the profile, or go back: site.yml --tags firmware -e allow_downgrade=true.",
+    "Correct the profile, or go back: site.yml --tags firmware -e firmware_allow_downgrade=true.",
 )
 _DRIVER = advice.play(
     "kernel", "Install the driver version that the matrix names for this firmware, and reboot."

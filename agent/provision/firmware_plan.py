@@ -186,7 +186,7 @@ def _row(
         what = "is newer than" if how is Relation.NEWER else "cannot be compared with"
         text = (
             f"{at}: {said(id_)} runs {said(have)}, which {what} {want}; nothing is downgraded unless"
-            " `allow_downgrade=true` is given: correct the profile, or ask for it"
+            " `firmware_allow_downgrade=true` is given: correct the profile, or ask for it"
         )
         return None, text, False
     waits = any(relation(version, want) is Relation.SAME for version in inventory.waiting.get(id_, ()))

@@ -199,7 +199,7 @@ def _setting(host: Host, tools: Tools, card: Card, image: Image, allow_downgrade
     if newer and not allow_downgrade:
         advice = (
             f"{card.seen.version} is burned, which is newer; nothing is downgraded unless"
-            " `allow_downgrade=true` is given: correct the profile, or ask for it"
+            " `firmware_allow_downgrade=true` is given: correct the profile, or ask for it"
         )
 
     def write() -> None:
