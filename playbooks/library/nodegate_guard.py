@@ -34,6 +34,10 @@ options:
     description: Seconds that requests in flight may take.
     type: float
     default: 300
+  what:
+    description: What is about to be done; given back as it is, so that later tasks see what was asked for.
+    type: dict
+    default: {}
   program:
     description: The nodegate program on the node.
     type: str
@@ -50,6 +54,7 @@ def main() -> None:
             "drain": {"type": "bool", "default": False},
             "reason": {"type": "str", "default": "provisioning"},
             "wait_s": {"type": "float", "default": 300},
+            "what": {"type": "dict", "default": {}},
             "program": {"type": "str", "default": "/opt/nodegate/bin/nodegate"},
         },
         supports_check_mode=True,
@@ -60,7 +65,7 @@ def main() -> None:
         done = guard.take(given["drain"], given["reason"], given["wait_s"], check=module.check_mode)
     except HostError as cause:
         module.fail_json(msg=str(cause))
-    module.exit_json(changed=bool(done), msg=done or "nothing serves here")
+    module.exit_json(changed=bool(done), msg=done or "nothing serves here", what=given["what"])
 
 
 if __name__ == "__main__":
