@@ -54,8 +54,13 @@ def _reset(bmc: Bmc, path: str, request: Request) -> Reply:
         bmc.machine.restart_bmc()
         return Reply(204)
     if path == ac_cycle_target(bmc):
-        _kind(body_of(request), (bmc.vendor.ac_cycle[2],), bmc.vendor.ac_cycle[1].rpartition("/")[2])
-        bmc.machine.cycle_ac()
+        sent = body_of(request)
+        _kind(sent, (bmc.vendor.ac_cycle[2],), bmc.vendor.ac_cycle[1].rpartition("/")[2])
+        if bmc.vendor.ac_needs_off and bmc.machine.power == "On":
+            words = "The operation was not successful due to the current power state."
+            raise Refusal(400, message("InvalidOperationForSystemState", words, registry="iLO.2.19"))
+        final = sent.get("FinalPowerState") if bmc.vendor.needs_apply_time else None
+        bmc.machine.cycle_ac(str(final) if final in ("On", "Off") else None)
         return Reply(204)
     if "/Actions/" in path:
         raise not_there(path)

@@ -34,6 +34,8 @@ class Times:
 
     post_s: float = 240.0
     off_s: float = 15.0
+    #: Until an operating system that was asked nicely is down; the machine still looks as before meanwhile.
+    shutdown_s: float = 45.0
     bmc_start_s: float = 180.0
     task_s: float = 600.0
 
@@ -85,8 +87,14 @@ class Machine:
     #: Components whose new image never becomes the running one, whatever is done (patterns).
     never_activates: list[str] = field(default_factory=list)
     boot_progress: bool = True
+    #: An operating system that does not follow GracefulShutdown and GracefulRestart.
+    os_hangs: bool = False
+    #: What the machine does when mains are back: On, Off or Last.
+    ac_restore: str = "Last"
     boot_began_s: float | None = None
     off_until_s: float | None = None
+    #: A graceful reset that the operating system works on: when it is done, and what it is.
+    shutting_down: tuple[float, str] | None = None
     bmc_down_until_s: float | None = None
     settings_messages: list[Document] = field(default_factory=list)
     settings_time_s: float | None = None
@@ -131,6 +139,10 @@ class Machine:
         now_s = self.clock.now_s()
         if self.bmc_down_until_s is not None and now_s >= self.bmc_down_until_s:
             self.bmc_down_until_s = None
+        if self.shutting_down is not None and now_s >= self.shutting_down[0]:
+            kind = {"GracefulShutdown": "ForceOff"}.get(self.shutting_down[1], "ForceRestart")
+            self.shutting_down = None
+            self._reset(kind)
         if self.off_until_s is not None and now_s >= self.off_until_s:
             self.power, self.boot_began_s, self._taken = "On", self.off_until_s, False
             self.off_until_s = None
@@ -145,7 +157,16 @@ class Machine:
     def reset(self, kind: str) -> None:
         """What an operator or the operating system does to the host. `kind` is a ResetType."""
         self.resets.append(kind)
+        if kind in ("GracefulShutdown", "GracefulRestart") and self.power == "On":
+            if not self.os_hangs:
+                self.shutting_down = (self.clock.now_s() + self.times.shutdown_s, kind)
+            return
+        self._reset(kind)
+
+    def _reset(self, kind: str) -> None:
+        """At once, without asking the operating system."""
         now_s = self.clock.now_s()
+        self.shutting_down = None
         if kind in ("ForceOff", "GracefulShutdown") or (kind == "PushPowerButton" and self.power == "On"):
             self.power, self.boot_began_s, self.off_until_s = "Off", None, None
         elif kind in ("On", "ForceOn", "PushPowerButton"):
@@ -165,15 +186,17 @@ class Machine:
         self._activate("bmc")
         self.bmc_down_until_s = self.clock.now_s() + self.times.bmc_start_s
 
-    def cycle_ac(self) -> None:
+    def cycle_ac(self, final: str | None = None) -> None:
         """Mains off and on: host and BMC start anew, every waiting image becomes the running one."""
+        comes_back = (final or (self.power if self.ac_restore == "Last" else self.ac_restore)) == "On"
+        self.shutting_down = None
         self.resets.append("ACCycle")
         for kind in ("reset", "bmc", "ac"):
             self._activate(kind)
         now_s = self.clock.now_s()
         self.power, self.boot_began_s = "Off", None
         self.bmc_down_until_s = now_s + self.times.bmc_start_s
-        self.off_until_s = now_s + self.times.off_s
+        self.off_until_s = now_s + self.times.off_s if comes_back else None
 
     def clear_pending(self) -> None:
         self.pending.clear()

@@ -73,6 +73,7 @@ class Bmc:
         #: Told outside of the lock about each reset of the host: to reboot a test host with it.
         self.on_reset: Callable[[str], None] | None = None
         self.on_change: Callable[[], None] | None = None
+        self._saved = ""
         self._jobs = f"{R}/Managers/{self.vendor.manager}/Jobs"
         self._tree = tree(self) | self.accounts.documents()
 
@@ -107,18 +108,23 @@ class Bmc:
         """The answer to a request."""
         with self.lock:
             self.tick()
-            resets = len(self.machine.resets)
+            resets, before = len(self.machine.resets), self._saved
             try:
                 reply = self._answer(request)
             except Refusal as refusal:
                 reply = refusal.reply()
             done = self.machine.resets[resets:]
+            self._saved = self._save_needed(self._saved)
         if self.on_reset is not None:
             for kind in done:
                 self.on_reset(kind)
-        if self.on_change is not None and request.method not in ("GET", "HEAD"):
+        if self.on_change is not None and self._saved != before:
             self.on_change()
         return reply
+
+    def _save_needed(self, before: str) -> str:
+        """What would be saved, if somebody saves at all; it changes with the clock too."""
+        return before if self.on_change is None else repr(self.machine.to_json())
 
     def document(self, path: str) -> Document:
         """The document at a path. Raises Refusal (404)."""

@@ -48,6 +48,8 @@ class Vendor:
     ac_cycle: tuple[str, str, str] = (
         "Chassis/BMC_0", "Oem/NvidiaChassis.AuxPowerReset", "AuxPowerCycleForce",
     )  # fmt: skip
+    #: HPE: only with the host switched off.
+    ac_needs_off: bool = False
     #: Whether ResetType FullPowerCycle is offered, and whether it reaches the GPU baseboard.
     full_power_cycle: bool = True
     full_power_cycle_reaches_baseboard: bool = True
@@ -295,6 +297,7 @@ _MANY = {
         attributes(*_HPE_AMD),
         pending_view="full",
         refuses_in_post=True,
+        ac_needs_off=True,
         slashes=True,
         registry="BiosAttributeRegistryA64.v1_1_20",
         registry_uri="/redfish/v1/registrystore/registries/en/biosattributeregistrya64.v1_1_20",

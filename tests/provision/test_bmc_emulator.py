@@ -192,6 +192,55 @@ def test_power(started) -> None:
     assert bmc.machine.resets == ["ForceOff", "On", "PowerCycle"]
 
 
+def test_a_graceful_reset_takes_its_time_and_may_hang(started) -> None:
+    bmc, client = started()
+    client.reset(bmc, "GracefulRestart")
+    system = client.get(f"{R}/Systems/1")
+    assert (system["PowerState"], system["BootProgress"]["LastState"]) == ("On", "OSRunning"), "not yet"
+    bmc.clock.advance(bmc.machine.times.shutdown_s)
+    assert (
+        client.get(f"{R}/Systems/1")["BootProgress"]["LastState"] == "PrimaryProcessorInitializationStarted"
+    )
+    bmc.settle()
+    bmc.machine.os_hangs = True
+    client.reset(bmc, "GracefulShutdown")
+    bmc.settle()
+    assert client.get(f"{R}/Systems/1")["PowerState"] == "On"
+    client.reset(bmc, "ForceOff")
+    assert client.get(f"{R}/Systems/1")["PowerState"] == "Off"
+
+
+def test_hpe_cycles_power_only_when_off_and_then_stays_off(started) -> None:
+    bmc, client = started("hpe")
+    where, action, kind = bmc.vendor.ac_cycle
+    path = f"{R}/{where}/Actions/{action}/"
+    answer = client.http.post(path, json={"ResetType": kind})
+    assert message_ids(answer) == ["InvalidOperationForSystemState"]
+    client.reset(bmc, "ForceOff")
+    assert client.http.post(path, json={"ResetType": kind}).status_code == 204
+    bmc.settle()
+    assert bmc.machine.power == "Off"
+
+
+def test_good_attributes_may_be_taken_beside_bad_ones(started) -> None:
+    bmc, client = started()
+    bmc.bios.partial = True
+    answer = client.settings(bmc, {"CStates": "Disabled", "NoSuchName": 1})
+    told = [each["MessageId"].rpartition(".")[2] for each in answer.json()["@Message.ExtendedInfo"]]
+    assert (answer.status_code, told) == (200, ["SystemResetRequired", "PropertyUnknown"])
+    assert bmc.machine.pending == {"CStates": "Disabled"}
+    assert client.http.post(f"{bmc.bios.path}/Actions/Bios.ResetBios", json={}).status_code == 200
+    assert bmc.machine.pending["CStates"] == "Enabled"
+
+
+def test_what_dell_has_pending_can_be_cleared(started) -> None:
+    bmc, client = started("dell")
+    client.settings(bmc, {"SriovGlobalEnable": "Enabled"})
+    clear = f"{bmc.bios.settings_path}/Actions/Oem/DellManager.ClearPending"
+    assert client.http.post(clear, json={}).status_code == 204
+    assert bmc.machine.pending == {}
+
+
 def test_a_reset_is_told_to_the_test(started) -> None:
     bmc, client = started()
     told: list[str] = []
