@@ -107,7 +107,8 @@ class Session:
         if answer.status in (401, 403):
             return SESSIONS  # against the standard the root wants a login: the usual place is tried
         if answer.status != 200 or not answer.readable:
-            raise Broken(f"HTTP {answer.status} for the root document")
+            what = f"HTTP {answer.status}" if answer.status != 200 else "no JSON"
+            raise Broken(f"the root document is answered with {what}")
         links = answer.document.get("Links")
         target = links.get("Sessions") if isinstance(links, Mapping) else None
         path = target.get("@odata.id") if isinstance(target, Mapping) else None

@@ -164,6 +164,10 @@ def test_five_minutes_of_503_are_survived(bmc: BmcEmulator) -> None:
         ("drop-handshake", "connection reset by peer"),
         ("refuse", "connection refused"),
         ("hang", "no answer in"),
+        ("drip", "no answer in"),
+        ("garbage", "no JSON"),
+        ("truncated-json", "no JSON"),
+        ("redirect", "HTTP 308"),
     ],
 )
 def test_past_the_patience_it_is_one_line(bmc: BmcEmulator, fault: str, words: str) -> None:
