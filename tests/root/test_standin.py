@@ -24,7 +24,7 @@ NIC = "0000:18:00.0"
 PING = "- hosts: all\n  gather_facts: false\n  tasks:\n    - ansible.builtin.ping:\n"
 #: Checks that a fresh host fails under the demo node's profile, and that provisioning makes pass.
 WRONG = {
-    "driver.fabric_manager", "driver.modules", "host.governor", "host.iommu", "host.kernel_args",
+    "driver.fabric_manager", "driver.modules", "gpu.mig", "host.governor", "host.iommu", "host.kernel_args",
     "host.modules", "host.modules_absent", "host.services", "host.swap", "host.sysctl", "host.thp",
     "nic.firmware", "nic.max_read_request", "nic.port", "pci.acs", "pci.aspm", "roce.cnp", "roce.ecn_config",
     "roce.pfc_config",
@@ -101,6 +101,7 @@ def _set_lasting(host: Host) -> None:
         address = port["pci_bus_id"]
         host.must(["mlxconfig", "-d", address, "-y", "set", "CNP_DSCP_P1=48", "SRIOV_EN=0"])
         host.must(["flint", "-d", address, "-i", "/root/fw.bin", "-y", "burn"])
+    host.must(["nvidia-smi", "-mig", "0"])
     host.must(["systemctl", "enable", "--now", "nvidia-fabricmanager.service", "nvidia-persistenced.service"])
 
 
@@ -294,7 +295,7 @@ def test_the_running_agent_sees_what_a_tool_changes(node: Host) -> None:
         return str(next(found, {}).get("verdict", ""))
 
     node.must(["mlnx_qos", "-i", "eth1", "--pfc", "0,0,0,1,0,0,0,0"])
-    node.must(["mlnx_qos", "-i", "eth1", "--trust", "dscp"])
+    node.must(["mlnx_qos", "-i", "eth1", "--dcbx", "os", "--trust", "dscp"])
     node.must(["ethtool", "-A", "eth1", "autoneg", "off", "rx", "off", "tx", "off"])
     node.must(["cma_roce_tos", "-d", "mlx5_1", "-t", "106"])
     wait_for("PFC to be right", lambda: verdict() == "PASS", 20)

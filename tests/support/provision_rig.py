@@ -266,6 +266,13 @@ def _wait_for_ssh(host: Host, patience_s: float = 30.0) -> None:
     while time.monotonic() < end_s:
         with contextlib.suppress(OSError), host.connect(22) as connection:
             if connection.recv(4) == b"SSH-":
-                return
+                return _refuse_broken(host)
         time.sleep(0.05)
     raise AssertionError(f"{host.name}: no sshd within {patience_s:g} s\n{os.linesep}")
+
+
+def _refuse_broken(host: Host) -> None:
+    """A stand-in that did not boot must not look like a node that is badly provisioned."""
+    for unit in ("standin-boot.service", "standin-sysfs.service"):
+        done = host.run(["systemctl", "is-active", unit])
+        assert done.returncode == 0, f"{host.name}: {unit} is {done.stdout.strip()}:\n{host.journal(unit)}"

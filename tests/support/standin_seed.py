@@ -182,7 +182,7 @@ def machine(nvml: dict[str, Any], net: dict[str, Any]) -> dict[str, Any]:
         }
         for i, (netdev, port) in enumerate(net.items())
     }
-    gpus = {gpu["identity"]["uuid"]: {"mig": [True, True], "ecc": [True, True]} for gpu in nvml["gpus"]}
+    gpus = {gpu["identity"]["uuid"]: {"mig_pending": True, "ecc_pending": True} for gpu in nvml["gpus"]}
     return {"driver_version": nvml["system"]["driver_version"], "nics": nics, "gpus": gpus}
 
 

@@ -40,14 +40,14 @@ def argument(line: str, name: str) -> str | None:
 
 
 def reset_gpus(machine: Machine) -> None:
-    """Limits and persistence go, a staged ECC mode comes."""
+    """Limits and persistence go, staged modes come."""
     for gpu in machine.gpus:
         power = gpu["power"]
         power["requested_limit_w"] = power["enforced_limit_w"] = power["default_limit_w"]
         power["persistence"] = False
         modes = machine.own["gpus"][gpu["identity"]["uuid"]]
-        modes["ecc"][0] = modes["ecc"][1]
-        gpu["memory"]["ecc_enabled"] = modes["ecc"][0]
+        gpu["memory"]["ecc_enabled"] = modes["ecc_pending"]
+        gpu["ecc"]["mig_enabled"] = modes["mig_pending"]
 
 
 def load_nics(machine: Machine) -> None:
@@ -75,8 +75,7 @@ def reset_port(machine: Machine, nic: dict) -> None:  # type: ignore[type-arg]
     port["dcb"] = {"pfc_on": [False] * 8, "trust": "pcp", "dscp_to_priority": {}, "host_managed": False}
     port["pause"] = {"autonegotiated": False, "rx": True, "tx": True}
     port["link"]["mtu_bytes"] = table.FACTORY_MTU_BYTES
-    nic["ring"] = dict(table.FACTORY_RING)
-    port["ring"] = {**table.FACTORY_RING, **{f"{side}_max": most for side, most in table.MOST_RING.items()}}
+    port["ring"] = dict(table.FACTORY_RING)
     standin_pci.set_read_request(nic["bdf"], table.FACTORY_READ_REQUEST_BYTES)
 
 

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 FACTORY_MTU_BYTES = 1500
 FACTORY_READ_REQUEST_BYTES = 512
-FACTORY_RING = {"rx": 1024, "tx": 1024}
-MOST_RING = {"rx": 8192, "tx": 8192}
+FACTORY_RING = {"rx": 1024, "tx": 1024, "rx_max": 8192, "tx_max": 8192}
 
 #: Files of sysfs (patterns below /sys) and what they read after a boot. "" is an empty file.
 VOLATILE: tuple[tuple[str, str], ...] = (

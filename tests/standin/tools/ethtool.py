@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import standin
-import standin_table as table
 from standin import Machine, Refused
 
 WORDS = {True: "on", False: "off"}
@@ -29,27 +28,25 @@ def set_pause(port: dict[str, Any], pairs: dict[str, str]) -> str:
     return ""
 
 
-def set_ring(nic: dict[str, Any], port: dict[str, Any], pairs: dict[str, str]) -> str:
+def set_ring(ring: dict[str, int], pairs: dict[str, str]) -> str:
     for key, text in pairs.items():
         number = standin.number_in(text)
-        if key not in table.MOST_RING or number is None:
+        if key not in ("rx", "tx") or number is None:
             raise Refused("ethtool: bad command line argument(s)\nFor more information run ethtool -h", 1)
-        if number > table.MOST_RING[key]:
+        if number > ring[f"{key}_max"]:
             raise Refused("netlink error: requested ring size exceeds maximum", 81)
-        nic["ring"][key] = 1 << max(6, (number - 1).bit_length())
-    if "ring" in port:
-        port["ring"].update({f"{key}": nic["ring"][key] for key in ("rx", "tx") if key in port["ring"]})
+        ring[key] = 1 << max(6, (number - 1).bit_length())
     return ""
 
 
 def show_ring(name: str, ring: dict[str, int]) -> str:
-    def block(values: dict[str, int]) -> str:
-        return f"RX:\t\t\t{values['rx']}\nRX Mini:\t\tn/a\nRX Jumbo:\t\tn/a\nTX:\t\t\t{values['tx']}\n"
+    def block(rx: int, tx: int) -> str:
+        return f"RX:\t\t\t{rx}\nRX Mini:\t\tn/a\nRX Jumbo:\t\tn/a\nTX:\t\t\t{tx}\n"
 
-    more = "RX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff\nTCP data split:\toff\n"
     return (
-        f"Ring parameters for {name}:\nPre-set maximums:\n{block(table.MOST_RING)}"
-        f"Current hardware settings:\n{block(ring)}{more}"
+        f"Ring parameters for {name}:\nPre-set maximums:\n{block(ring['rx_max'], ring['tx_max'])}"
+        f"Current hardware settings:\n{block(ring['rx'], ring['tx'])}"
+        "RX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff\nTCP data split:\toff\n"
     )
 
 
@@ -74,7 +71,6 @@ def work(words: list[str], machine: Machine) -> str:
     flag = LONG.get(words[0], words[0])
     name, rest = words[1], words[2:]
     port = machine.net[name]
-    nic = next(nic for nic in machine.nics.values() if nic["netdev"] == name)
     pairs = dict(zip(rest[::2], rest[1::2], strict=False))
     if flag == "-a":
         pause = port["pause"]
@@ -85,9 +81,9 @@ def work(words: list[str], machine: Machine) -> str:
     if flag == "-A":
         return set_pause(port, pairs)
     if flag == "-g":
-        return show_ring(name, nic["ring"]) + "\n"
+        return show_ring(name, port["ring"]) + "\n"
     if flag == "-G":
-        return set_ring(nic, port, pairs)
+        return set_ring(port["ring"], pairs)
     if flag == "-i":
         return show_driver(port)
     return "NIC statistics:\n" + "".join(f"     {key}: {value}\n" for key, value in port["ethtool"].items())

@@ -47,10 +47,10 @@ def value(machine: Machine, gpu: dict[str, Any], field: str) -> str | tuple[floa
         "vbios_version": identity["vbios"],
         "persistence_mode": WORDS[power["persistence"]],
         "compute_mode": "Default",
-        "mig.mode.current": WORDS[modes["mig"][0]],
-        "mig.mode.pending": WORDS[modes["mig"][1]],
-        "ecc.mode.current": WORDS[modes["ecc"][0]],
-        "ecc.mode.pending": WORDS[modes["ecc"][1]],
+        "mig.mode.current": WORDS[gpu["ecc"]["mig_enabled"]],
+        "mig.mode.pending": WORDS[modes["mig_pending"]],
+        "ecc.mode.current": WORDS[gpu["memory"]["ecc_enabled"]],
+        "ecc.mode.pending": WORDS[modes["ecc_pending"]],
         "fabric.state": FABRIC.get(fabric.get("state", 0), "N/A"),
         "fabric.status": "Success" if fabric.get("status", 1) == 0 else "N/A",
     }
@@ -137,10 +137,10 @@ def set_mode(machine: Machine, gpu: dict[str, Any], what: str, text: str) -> str
             return f"Persistence mode is already {word} for GPU {where}.\n"
         return f"{word} persistence mode for GPU {where}.\n"
     if what == "-mig":
-        modes["mig"] = [on, on]  # from Hopper on no reset is needed
+        gpu["ecc"]["mig_enabled"] = modes["mig_pending"] = on  # from Hopper on no reset is needed
         return f"{word} MIG Mode for GPU {where}\n"
-    modes["ecc"][1] = on
-    if modes["ecc"][0] == on:
+    modes["ecc_pending"] = on
+    if gpu["memory"]["ecc_enabled"] == on:
         return f"ECC support is already {word} for GPU {where}.\n"
     old = WORDS[not on]
     return f"{word} ECC support for GPU {where} (previous: {old}).\nReboot required.\n"
