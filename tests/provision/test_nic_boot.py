@@ -68,7 +68,7 @@ def test_after_the_deadline_each_problem_is_a_line(host, tmp_path, capsys):
     assert any(
         line.startswith("mlx5_1 NUM_OF_VFS (fabric.nic.config.NUM_OF_VFS): mlx5_1: there") for line in said
     )
-    assert "eth0 global pause (fabric.roce.priority): was 'rx on, tx on', wanted 'rx off, tx off'" in said
+    assert said[-1] == "1 settings were set and read back"
 
 
 def test_a_look_writes_nothing_and_tells_what_differs(host, capsys):

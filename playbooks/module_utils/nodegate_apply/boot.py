@@ -63,17 +63,23 @@ def until_settled(
 
 
 def _told(reports: list[Report], check: bool) -> int:
-    """One line for each problem and, of a look, each difference; the exit status."""
-    bad = False
+    """A line for each problem and each difference that is left; what was set is counted. The exit status.
+
+    At a boot nearly everything is set: a line for each would hide the one that failed.
+    """
+    bad, done = False, 0
     for report in reports:
         for line in report.problems:
             _say(line)
-        for one in report.drift:
-            did = "is" if check or report.problems else "was"
-            _say(f"{one['name']} ({one['field']}): {did} {one['before']!r}, wanted {one['after']!r}")
+        left = check or bool(report.problems)
+        for one in report.drift if left else []:
+            _say(f"{one['name']} ({one['field']}): is {one['before']!r}, wanted {one['after']!r}")
         for line in report.pending:
             _say(f"{line}: takes effect at the next reboot")
+        done += 0 if left else len(report.drift)
         bad = bad or bool(report.problems) or (check and bool(report.drift))
+    if done:
+        _say(f"{done} settings were set and read back")
     return 1 if bad else 0
 
 

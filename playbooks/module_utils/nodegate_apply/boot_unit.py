@@ -83,7 +83,8 @@ RandomizedDelaySec=30s
 WantedBy=timers.target
 """
 
-#: What reading and setting hardware can do without. Not ProtectClock: it closes all devices but a few.
+#: What reading and setting hardware can do without. Not ProtectClock: it closes all devices but a few. Not
+#: ProtectControlGroups: with it a container's unit gets a /proc of its own, whose settings are the machine's.
 _HARDENING = f"""\
 Environment=PYTHONPATH={LIBRARY} PYTHONDONTWRITEBYTECODE=1
 RuntimeDirectory=nodegate-apply
@@ -93,7 +94,6 @@ NoNewPrivileges=yes
 ProtectSystem=full
 ProtectHome=yes
 PrivateTmp=yes
-ProtectControlGroups=yes
 ProtectHostname=yes
 RestrictNamespaces=yes
 RestrictRealtime=yes
