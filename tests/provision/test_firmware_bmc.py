@@ -234,6 +234,16 @@ def test_a_host_that_was_off_is_switched_on_by_its_activation(tmp_path: Path) ->
 
 
 @pytest.mark.root
+def test_a_host_whose_system_hangs_is_forced_off_and_comes_back_on(here: Site) -> None:
+    here.images = {"hgx": here.images["hgx"]}
+    here.bmc.machine.os_hangs = True
+    here.bmc.machine.ac_restore = "Off"
+    assert here.run(allow_reset=True).problems == []
+    assert here.bmc.machine.resets[:2] == ["GracefulShutdown", "ForceOff"]
+    assert (here.running("HGX_FW_GPU_SXM_1"), here.bmc.machine.power) == (NEW[GPUS], "On")
+
+
+@pytest.mark.root
 def test_a_bmc_that_offers_no_ac_cycle_is_told_before_anything_is_sent(here: Site) -> None:
     here.images.pop("bmc")
     for path in ("Chassis/BMC_0", "Chassis/1"):
