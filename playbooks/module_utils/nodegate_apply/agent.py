@@ -129,14 +129,14 @@ def service_folders(host: Host, link: str) -> Setting:
     file = f"{link}/{HOST_FILES}/etc/tmpfiles.d/nodegate.conf"
 
     def read() -> str:
-        return "\n".join(_folder(path) for path in FOLDERS)
+        return "\n".join(_folder(host, path) for path in FOLDERS)
 
     return Setting("folders", "agent", want, read, lambda: _must(host, "systemd-tmpfiles", "--create", file))
 
 
-def _folder(path: str) -> str:
+def _folder(host: Host, path: str) -> str:
     try:
-        found = pathlib.Path(path).stat()
+        found = host.path(path).stat()
         owner = pwd.getpwuid(found.st_uid).pw_name
     except KeyError:
         owner = str(found.st_uid)

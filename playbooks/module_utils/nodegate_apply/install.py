@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import importlib.util
 import json
-import os
 import pathlib
 import platform
 import shutil
@@ -123,7 +122,7 @@ class Install:
         own = ["--prefix", str(self._link), "--root", str(self.home / HOST_FILES)]
         self._host.must([command, "systemd", "install", "--process-supervision", *own], _TRY_S)
         marker = json.dumps({"release": self.name, "archive": sha256})
-        os.sync()  # what the marker vouches for is on the disk before it
+        self._host.must(["sync", "-f", str(self.home)], 300.0)  # what the marker vouches for is on the disk
         self._host.write(str(self.home / MARKER), marker + "\n")
 
     def _site(self) -> pathlib.Path:
