@@ -373,6 +373,11 @@ def test_a_unit_that_does_not_start_is_one_line(node):
     assert any("Job for irqbalance.service failed." in line for line in run(node).problems)
 
 
+def test_a_node_without_swap_units_is_no_error(node):
+    node.systemd.swaps = {}
+    assert not run(node, profile(mounts=[])).problems
+
+
 def test_a_mount_that_does_not_answer_stops_the_role(node):
     node.put("/proc/self/mounts", "store:/models /models nfs4 ro 0 0\n")
 

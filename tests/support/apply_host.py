@@ -82,7 +82,8 @@ class Systemd:
         if verb == "show":
             return said(self._show(argv, names))
         if verb == "list-unit-files":
-            return said("".join(f"{name} {state} -\n" for name, (state, _) in self.swaps.items()))
+            rows = "".join(f"{name} {state} -\n" for name, (state, _) in self.swaps.items())
+            return said(rows, 0 if rows else 1)
         if verb in ("is-enabled", "is-active"):
             unit = self.units.get(names[0])
             if unit is None:

@@ -61,8 +61,10 @@ def _units(host: Host) -> Setting:
     """Units that are no mirror of fstab: own files, and what systemd makes of a partition's type."""
 
     def found() -> list[str]:
-        text = host.must(["systemctl", "list-unit-files", "--type=swap", "--no-legend", "--no-pager"])
-        rows = [line.split() for line in text.splitlines() if line.split()]
+        done = host.run(["systemctl", "list-unit-files", "--type=swap", "--no-legend", "--no-pager"])
+        if done.status != 0 and (done.err.strip() or done.out.strip()):  # none at all is status 1, too
+            raise HostError(f"systemctl list-unit-files --type=swap: {done.said}")
+        rows = [line.split() for line in done.out.splitlines() if line.split()]
         names = [row[0] for row in rows if len(row) > 1 and row[1] in ("enabled", "static", "generated")]
         return [name for name in names if not _of_fstab(host, name)]
 
