@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,8 @@ R = "/redfish/v1"
 SESSIONS = f"{R}/SessionService/Sessions"
 UPDATE = f"{R}/UpdateService/update-multipart"
 INVENTORY = f"{R}/UpdateService/FirmwareInventory"
+#: For requests over plain HTTP: reading all the CAs of the world for each would be most of the time.
+PLAIN: dict[str, Any] = {"verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "trust_env": False}
 Start = Callable[..., "tuple[BmcEmulator, Client]"]
 #: All that a test has opened, for the fixture to close.
 _clients: list[httpx.Client] = []
@@ -23,7 +26,7 @@ class Client:
     """A logged-in client of one emulator."""
 
     def __init__(self, bmc: BmcEmulator, **more: Any) -> None:
-        self.http = httpx.Client(base_url=bmc.url, timeout=5, trust_env=False, **more)
+        self.http = httpx.Client(base_url=bmc.url, timeout=5, **(PLAIN | more))
         _clients.append(self.http)
         sent = {"UserName": bmc.username, "Password": bmc.password}
         answer = self.http.post(SESSIONS, json=sent)

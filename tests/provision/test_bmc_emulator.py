@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from bmc_client import INVENTORY, SESSIONS, Client, R, Start, frozen_bmcs, message_ids, retried
+from bmc_client import INVENTORY, PLAIN, SESSIONS, Client, R, Start, frozen_bmcs, message_ids, retried
 from bmc_emulator import make_image
 
 
@@ -20,11 +20,9 @@ def started() -> Iterator[Start]:
 
 def test_a_session_is_needed_and_can_be_ended(started) -> None:
     bmc, client = started()
-    assert httpx.get(f"{bmc.url}{R}/", trust_env=False).json()["RedfishVersion"]
-    assert httpx.get(f"{bmc.url}{R}/Systems", trust_env=False).status_code == 401
-    wrong = httpx.post(
-        f"{bmc.url}{SESSIONS}", json={"UserName": bmc.username, "Password": "no"}, trust_env=False
-    )
+    assert httpx.get(f"{bmc.url}{R}/", **PLAIN).json()["RedfishVersion"]
+    assert httpx.get(f"{bmc.url}{R}/Systems", **PLAIN).status_code == 401
+    wrong = httpx.post(f"{bmc.url}{SESSIONS}", json={"UserName": bmc.username, "Password": "no"}, **PLAIN)
     assert wrong.status_code == 401
     assert client.get(client.session)["UserName"] == bmc.username
     assert client.http.delete(client.session).status_code == 204
@@ -37,7 +35,7 @@ def test_http_basic_is_taken_and_may_be_turned_off(started) -> None:
     asked = {
         "url": f"{bmc.url}{R}/Systems",
         "headers": {"Authorization": f"Basic {pair}"},
-        "trust_env": False,
+        **PLAIN,
     }
     assert httpx.get(**asked).status_code == 200
     bmc.sessions.basic_auth = False
@@ -270,7 +268,7 @@ def test_an_update_runs_and_waits_for_the_ac_power_cycle(started) -> None:
     where, action, kind = bmc.vendor.ac_cycle
     assert client.http.post(f"{R}/{where}/Actions/{action}", json={"ResetType": kind}).status_code == 204
     with pytest.raises(httpx.TransportError):
-        httpx.get(f"{bmc.url}{R}/", trust_env=False)
+        httpx.get(f"{bmc.url}{R}/", **PLAIN)
     bmc.settle()
     bmc_back = retried(lambda: Client(bmc))
     assert bmc_back.get(gpu)["Version"] == "97.10.1A.00.01"

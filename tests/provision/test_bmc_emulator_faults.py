@@ -17,7 +17,7 @@ import bmc_emulator
 import httpx
 import pytest
 from bmc_certificates import bmc_certificates
-from bmc_client import INVENTORY, Client, R, Start, frozen_bmcs, message_ids, retried
+from bmc_client import INVENTORY, PLAIN, Client, R, Start, frozen_bmcs, message_ids, retried
 from bmc_emulator import BmcEmulator
 from check_cases import run_twice
 from fake_h200 import h200_node, h200_profile
@@ -185,19 +185,19 @@ def test_as_a_process(tmp_path: Path) -> None:
             told = json.loads(process.stdout.readline())
             url, side = told["url"], told["control"]
             pair = (told["username"], bmc_emulator.PASSWORD)
-            with httpx.Client(base_url=url, auth=pair, trust_env=False) as http:
+            with httpx.Client(base_url=url, auth=pair, **PLAIN) as http:
                 sent = {"Attributes": {"CStates": "Disabled"}}
                 assert http.patch(f"{R}/Systems/1/Bios/Settings", json=sent).status_code == 200
                 assert json.loads(state.read_text())["pending"] == {"CStates": "Disabled"}
-                httpx.post(f"{side}/host-reset", json={}, trust_env=False)
-                httpx.post(f"{side}/settle", json={}, trust_env=False)
+                httpx.post(f"{side}/host-reset", json={}, **PLAIN)
+                httpx.post(f"{side}/settle", json={}, **PLAIN)
                 bios = http.get(f"{R}/Systems/1/Bios").json()["Attributes"]
                 assert (bios["CStates"], bios["AssetTag"]) == ("Disabled", "rack 3")
-                httpx.post(f"{side}/faults", json={"kind": "busy", "requests": 1}, trust_env=False)
+                httpx.post(f"{side}/faults", json={"kind": "busy", "requests": 1}, **PLAIN)
                 assert http.get(f"{R}/Systems").status_code == 503
-            seen = httpx.get(f"{side}/requests", trust_env=False).json()
+            seen = httpx.get(f"{side}/requests", **PLAIN).json()
             assert [each["status"] for each in seen] == [200, 200, 503]
-            assert httpx.post(f"{side}/faults", json={"kind": "odd"}, trust_env=False).status_code == 400
+            assert httpx.post(f"{side}/faults", json={"kind": "odd"}, **PLAIN).status_code == 400
         finally:
             process.terminate()
         assert process.wait(10) == 0
