@@ -19,6 +19,7 @@ from repo_files import ROOT
 from role_wants import ROLES, wants
 
 from agent.checks.registry import load_all
+from agent.model import Finding
 from agent.node_profile import NodeProfile
 
 CLASSES = ("applied", "means", "fact", "tolerance", "reach", "own")
@@ -58,7 +59,7 @@ def after(name: str) -> NodeProfile:
     value = change["to"] if "to" in change else other_value(leaf, value_at(data, leaf.path))
     assert "to" in change or value is not None, f"{name}: write another value into field_changes.yaml"
     assert value != value_at(data, leaf.path), f"{name}: {value!r} is what the healthy profile has"
-    return NodeProfile.model_validate(with_value(data, leaf.path, value))
+    return NodeProfile.model_validate(merged(with_value(data, leaf.path, value), change.get("also", {})))
 
 
 def findings(check: str, profile: NodeProfile, name: str) -> dict[str, Any]:
@@ -69,17 +70,21 @@ def findings(check: str, profile: NodeProfile, name: str) -> dict[str, Any]:
 
 
 @cache
-def differing(check: str, name: str) -> dict[str, Any]:
-    """What the check says otherwise once the field has another value."""
+def differing(check: str, name: str) -> list[Finding]:
+    """What the check says otherwise once the field has another value: before and after."""
     assert check in CHECKS, f"{name}: there is no check {check}"
     old, new = findings(check, before(name), name), findings(check, after(name), name)
-    return {
-        subject: new.get(subject, found)
-        for subject, found in (old | new).items()
-        if (was := old.get(subject)) is None
-        or (now := new.get(subject)) is None
-        or (was.verdict, was.expected, was.summary) != (now.verdict, now.expected, now.summary)
-    }
+    told = []
+    for subject in old | new:
+        pair = [found[subject] for found in (old, new) if subject in found]
+        if len({(one.verdict, one.expected, one.summary) for one in pair}) + (2 - len(pair)) > 1:
+            told += pair
+    return told
+
+
+def plays(check: str, name: str) -> set[str | None]:
+    """The plays that those findings name."""
+    return {finding.action.play for finding in differing(check, name)}
 
 
 def test_every_field_is_in_one_row_and_every_row_is_about_a_field() -> None:
@@ -121,18 +126,14 @@ def test_each_check_tells_the_difference(name: str, row: dict[str, Any]) -> None
 @each_row("applied")
 def test_a_check_names_the_role_that_repairs_it(name: str, row: dict[str, Any]) -> None:
     """One of the field's roles, by one of its checks: in the finding, or as that check's usual action."""
-    named = set()
-    for check in row["checks"]:
-        named |= {finding.action.play for finding in differing(check, name).values()}
-        named.add(CHECKS[check].action.play)
+    named = {play for check in row["checks"] for play in (*plays(check, name), CHECKS[check].action.play)}
     assert set(row["by"]) & named, f"{row['checks']} name {named - {None}}, the roles are {row['by']}"
 
 
 @each_row("fact")
 def test_what_is_recorded_names_the_play_that_records_it(name: str, row: dict[str, Any]) -> None:
-    play = row.get("play")
-    told = {finding.action.play for check in row["checks"] for finding in differing(check, name).values()}
-    if play is not None:
-        assert play in told | {CHECKS[check].action.play for check in row["checks"]}
+    told = {play for check in row["checks"] for play in plays(check, name)}
+    if "play" in row:
+        assert row["play"] in told | {CHECKS[check].action.play for check in row["checks"]}
     else:
         assert not told - {None}, f"{name} is a fact, and a play is named for it: {told}"

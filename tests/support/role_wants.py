@@ -12,6 +12,7 @@ from typing import Any
 
 from apply_host import ApplyHost, said
 from fake_nic_host import NicHost
+from nodegate_apply.engine import wanted_engines
 from nodegate_apply.gpu import wanted_gpu
 from nodegate_apply.kernel import wanted_kernel
 from nodegate_apply.nic import wanted_nic
@@ -106,6 +107,11 @@ def of_firmware(profile: dict[str, Any], folder: Path) -> Any:
     return [repr(made), shown(settings), newer, [repr(image) for image in images]]
 
 
+def of_engine(profile: dict[str, Any], folder: Path) -> Any:
+    """Role engine."""
+    return shown(wanted_engines(ApplyHost(folder), profile, {}))
+
+
 def of_nccl_topology(profile: dict[str, Any], folder: Path) -> Any:
     """Role nccl_topology."""
 
@@ -118,6 +124,7 @@ def of_nccl_topology(profile: dict[str, Any], folder: Path) -> Any:
 
 ROLES: dict[str, Wants] = {
     "bios": of_bios,
+    "engine": of_engine,
     "firmware": of_firmware,
     "gpu": of_gpu,
     "kernel": of_kernel,
