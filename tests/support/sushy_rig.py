@@ -96,7 +96,7 @@ def sushy_environment() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "sushy.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _need_libvirt()
+        _need_packages()
         if not (home / "complete").is_file():
             shutil.rmtree(home, ignore_errors=True)
             # The system's packages too: libvirt's module comes from the distribution.
@@ -112,10 +112,11 @@ def sushy_environment() -> Path:
     return home
 
 
-def _need_libvirt() -> None:
-    """Debian's module; there is no command by which .ci/need could see it."""
-    if subprocess.run([PYTHON, "-c", "import libvirt"], capture_output=True).returncode:
-        _run("bash", REPOSITORY / ".ci" / "need", "python3-libvirt-module:python3-libvirt")
+def _need_packages() -> None:
+    """Debian's modules; there is no command by which .ci/need could see them."""
+    for module, package in (("libvirt", "python3-libvirt"), ("ensurepip", "python3-venv")):
+        if subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True).returncode:
+            _run("bash", REPOSITORY / ".ci" / "need", f"python-module-{module}:{package}")
 
 
 def _run(*command: str | Path) -> None:
