@@ -109,7 +109,11 @@ def of_firmware(profile: dict[str, Any], folder: Path) -> Any:
 
 def of_engine(profile: dict[str, Any], folder: Path) -> Any:
     """Role engine."""
-    return shown(wanted_engines(ApplyHost(folder), profile, {}))
+    release = folder / "release"
+    units = release / "lib/python3.11/site-packages/agent/units"
+    units.mkdir(parents=True)
+    (units / "podman.conf").write_text("[Service]\n")
+    return shown(wanted_engines(ApplyHost(folder / "node"), profile, {}, str(release)))
 
 
 def of_nccl_topology(profile: dict[str, Any], folder: Path) -> Any:
