@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         values = dict(self._task.args)
         looked = self._execute_module("nodegate_pins", module_args=values, task_vars=task_vars)
-        if looked.get("failed"):
+        if looked.get("failed") or looked.get("told") is None:
             return {**result, **looked}
         try:
             outcome = settle_pins(

@@ -70,6 +70,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     values = module.params
     words = ["pins", "show", "--json"]
+    if module.check_mode and not Host().exists(values["program"]):
+        module.exit_json(changed=False, told=None, msg="cannot be told before nodegate is installed")
     try:
         done = ask_nodegate(Host(), values["program"], words, values["rendered"], values["node_args"])
         told = json.loads(done.out)

@@ -68,6 +68,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     values = module.params
     host = Host()
+    if module.check_mode and not host.exists(values["program"]):
+        module.exit_json(changed=False, drift=[], msg="cannot be told before nodegate is installed")
     file = TopologyFile(host, values["program"], values["rendered"], values["node_args"])
     try:
         wanted = wanted_topology(host, values["profile"]["topology"]["nccl_file"], values["nccl_conf"], file)

@@ -95,10 +95,19 @@ def _installed_files(host: Host, profile: dict[str, Any], link: str) -> list[Set
             text = source.read_text(encoding="utf-8")
             settings.append(file_setting(host, target, text, "supervision", after=GROUP))
     if not settings:
-        raise HostError(f"{root}: has no files; install nodegate first (tasks_from: install)")
+        settings.append(of_release(f"{link}/{HOST_FILES}", "supervision"))
     if profile["supervision"] == "systemd":
         settings.append(no_file_setting(host, FOR_PROCESSES, "supervision", after=GROUP))
     return settings
+
+
+def of_release(name: str, field: str) -> Setting:
+    """What only an installed release can tell: a check run on a fresh node says that it is not there yet."""
+
+    def write() -> None:
+        raise HostError("is not there; install nodegate first (role agent, tasks_from install)")
+
+    return Setting(name, field, "as the release has it", lambda: None, write)
 
 
 def _environment(host: Host, given: Given) -> list[Setting]:

@@ -18,7 +18,7 @@ import shutil
 import sys
 from typing import Any
 
-from .agent import USER, service_folders, service_user
+from .agent import USER, of_release, service_folders, service_user
 from .files import file_setting
 from .host import Host, HostError
 from .install import in_use
@@ -222,10 +222,10 @@ def _image(host: Host, engine: str, image: str, archive: str | None) -> Setting:
 def _drop_in(host: Host, engine: str, link: str) -> Setting:
     """What the engine's unit must not forbid podman."""
     packages = sorted(pathlib.Path(link).glob("lib/python3*/site-packages/agent/units/podman.conf"))
-    if not packages:
-        raise HostError(f"{link}: has no podman.conf; install nodegate first")
     path = f"/etc/systemd/system/nodegate-engine@{engine}.service.d/podman.conf"
     field = f"engines.{engine}.launch.runtime"
+    if not packages:
+        return of_release(path, field)
     return file_setting(host, path, _text(str(packages[0])), field, after=GROUP)
 
 

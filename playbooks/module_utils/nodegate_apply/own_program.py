@@ -28,7 +28,7 @@ def node_words(agent_args: str) -> list[str]:
 
 def first_line(done: Output) -> str:
     """What nodegate said, which puts its errors on one line, the telling part first."""
-    lines = (done.err.strip() or done.out.strip()).splitlines()
+    lines = [line for line in f"{done.err}\n{done.out}".splitlines() if line.strip()]
     text = next((line for line in lines if not line.startswith("SIMULATED")), f"exit status {done.status}")
     return text.removeprefix("nodegate: ")[:_LONGEST]
 
