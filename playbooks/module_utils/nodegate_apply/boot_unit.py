@@ -83,7 +83,7 @@ RandomizedDelaySec=30s
 WantedBy=timers.target
 """
 
-#: What reading and setting hardware can do without. Not ProtectClock: it closes all devices but a few. Not
+#: What reading and setting hardware can do without. Not ProtectClock, which implies a list of devices. Not
 #: ProtectControlGroups: with it a container's unit gets a /proc of its own, whose settings are the machine's.
 _HARDENING = f"""\
 Environment=PYTHONPATH={LIBRARY} PYTHONDONTWRITEBYTECODE=1
