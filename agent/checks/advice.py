@@ -6,9 +6,9 @@ from agent.model import Action, ActionKind
 
 
 def play(tag: str, hint: str) -> Action:
-    """A setting that provisioning will repair one day: `tag` (gpu, nic, roce, sysctl) is reserved for that.
+    """A setting that provisioning repairs: site.yml with `tag`, the name of a role (gpu, kernel, nic, ...).
 
-    There are no plays yet, so `hint` says what to do by hand.
+    `hint` says what to do by hand.
     """
     return Action(ActionKind.APPLY_PLAY, hint, tag)
 

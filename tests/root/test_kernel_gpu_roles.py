@@ -245,22 +245,25 @@ def test_a_driver_that_is_loaded_again_gets_its_limits_back(node: Host) -> None:
             "no package source has nvidia-driver-580-server 580.159.04-9",
         ),
         (
+            {"gpus": {"packages": dict.fromkeys(PACKAGES, "570.86.15-0ubuntu1")}, "driver_version": "570.86.15"},
+            None, "Packages were downgraded",
+        ),
+        (
             {"host": {"kernel_args": ["mitigations=auto"]}},
             {"tool": "update-grub", "do": "fail", "message": "grub-probe: error: no device"},
             "update-grub: grub-probe: error: no device",
         ),
     ],
-    ids=["sysctl", "power", "packages", "grub"],
+    ids=["sysctl", "power", "packages", "downgrade", "grub"],
 )  # fmt: skip
 def test_what_cannot_be_is_one_line(
     rig: ProvisionRig, node: Host, profile: dict[str, Any],
     change: dict[str, Any], fault: dict[str, Any] | None, line: str,
 ) -> None:  # fmt: skip
     rig.order_faults("node", *([fault] if fault else []))
-    changed = {
-        key: {**part, **change.get(key, {})} if isinstance(part, dict) else part
-        for key, part in profile.items()
-    }
+    changed = dict(profile)
+    for key, value in change.items():
+        changed[key] = {**profile[key], **value} if isinstance(value, dict) else value
     run = apply(rig, changed, "--tags", "kernel" if "host" in change else "gpu")
     rig.order_faults("node")
     assert run.status != 0 and line in run.output.replace("\n", " "), run.output[-3000:]
