@@ -256,6 +256,22 @@ def test_a_bmc_that_offers_no_ac_cycle_is_told_before_anything_is_sent(here: Sit
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("written", [False, True])
+def test_a_task_that_the_bmc_forgets_is_judged_by_what_the_bmc_has(here: Site, written: bool) -> None:
+    """As after a restart of the BMC in the middle of it; the next run goes on from what is there."""
+    here.images = {"hgx": here.images["hgx"]}
+    if written:
+        here.bmc.machine.times.task_s, here.bmc.clock.speed = 0.0, 1.0
+    here.bmc.faults.add("missing", "/redfish/v1/TaskService/Tasks/1", requests=1)
+    first = here.run(allow_reset=True)
+    if not written:
+        assert "no longer knows this task" in one_line("; ".join(first.problems))
+        here.bmc.settle()
+        first = here.run(allow_reset=True)
+    assert first.problems == [] and here.bmc.machine.firmware["HGX_FW_GPU_SXM_1"].written == 1
+
+
+@pytest.mark.root
 def test_a_bmc_without_upload_fetches_the_image_itself(here: Site) -> None:
     here.bmc.override["/redfish/v1/UpdateService"] = {"MultipartHttpPushUri": None}
     here.images = {"bmc": here.images["bmc"]}
