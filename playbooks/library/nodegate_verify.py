@@ -40,6 +40,10 @@ options:
     description: Whether a maintenance of M(nodegate_guard) is ended.
     type: bool
     default: false
+  details:
+    description: Whether every finding is given back, not only a line for each check.
+    type: bool
+    default: false
   program:
     description: The nodegate program on the node.
     type: str
@@ -57,6 +61,7 @@ def main() -> None:
             "wait_s": {"type": "float", "default": 0},
             "ready": {"type": "bool", "default": True},
             "give_back": {"type": "bool", "default": False},
+            "details": {"type": "bool", "default": False},
             "program": {"type": "str", "default": "/opt/nodegate/bin/nodegate"},
         },
         supports_check_mode=True,
@@ -82,7 +87,9 @@ def main() -> None:
             module.fail_json(msg=str(cause))
         proof = prove(given["ready"])
     lines = [*proof.problems, *proof.waiting]
-    result = {"changed": gave, "findings": proof.findings, "warned": proof.warnings}
+    result: dict[str, object] = {"changed": gave, "warned": proof.warnings}
+    if given["details"]:
+        result["findings"] = proof.findings
     if lines:
         more = f" (and {len(lines) - 1} more, see `problems`)" if len(lines) > 1 else ""
         module.fail_json(msg=lines[0] + more, problems=lines, **result)

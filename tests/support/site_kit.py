@@ -107,7 +107,7 @@ class Site:
             **self.rig.install_variables(),
             "nodegate_bmc_username": BMC_USER,
             "nodegate_bmc_ca_file": str(self.ca),
-            "nodegate_agent_args": "--node /var/lib/standin/node",
+            "nodegate_agent_args": "--node /var/lib/standin/node --profile /etc/nodegate/profile.yaml",
             "nodegate_boot_time_command": "stat -c %Y /proc/1",
             "nodegate_bmc_patience_s": 20,
             "accept_pins": True,

@@ -59,8 +59,8 @@ def judge(status: dict[str, Any] | None, profile_hash: str, *, ready: bool = Tru
             "the agent runs another profile; run the phase agent, or look at `journalctl -u nodegate`"
         )
         return proof
-    for result in status["results"]:
-        _weigh(proof, result)
+    for results in _by_check(status["results"]):
+        _weigh(proof, results)
     mode = status.get("mode")
     if not status["results"]:
         proof.waiting.append("the agent has run no check yet")
@@ -72,23 +72,31 @@ def judge(status: dict[str, Any] | None, profile_hash: str, *, ready: bool = Tru
     return proof
 
 
-def _weigh(proof: Proof, result: dict[str, Any]) -> None:
-    verdict = result["verdict"]
-    if verdict in ("PASS", "SKIP"):
-        return
-    action = result.get("action") or {}
-    play = action.get("play")
-    finding = {
-        key: result.get(key) for key in ("check", "subject", "verdict", "observed", "expected", "summary")
-    }
-    proof.findings.append({**finding, "hint": action.get("hint", ""), "tag": play})
-    line = f"{result['check']} {result['subject']}: {result['summary']}"
-    remedy = f"run site.yml --tags {play}" if play else action.get("hint", "")
+def _by_check(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Results that are not well, those of one check and verdict together."""
+    groups: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+    for result in results:
+        if result["verdict"] not in ("PASS", "SKIP"):
+            told = bool(result.get("waived") or result.get("shadow"))
+            groups.setdefault((result["check"], result["verdict"], told), []).append(result)
+    return list(groups.values())
+
+
+def _weigh(proof: Proof, results: list[dict[str, Any]]) -> None:
+    first = results[0]
+    for result in results:
+        action = result.get("action") or {}
+        finding = {key: result.get(key) for key in _KEPT}
+        proof.findings.append({**finding, "hint": action.get("hint", ""), "tag": action.get("play")})
+    tag, hint = proof.findings[-len(results)]["tag"], proof.findings[-len(results)]["hint"]
+    more = f" (and {len(results) - 1} more of it)" if len(results) > 1 else ""
+    line = f"{first['check']} {first['subject']}{more}: {first['summary']}"
+    remedy = f"run site.yml --tags {tag}" if tag else hint
     line = f"{line}; {remedy}" if remedy else line
-    if verdict == "WARN" or result.get("waived") or result.get("shadow"):
+    if first["verdict"] == "WARN" or first.get("waived") or first.get("shadow"):
         proof.warnings.append(line)
     else:
-        proof.problems.append(f"{verdict} {line}")
+        proof.problems.append(f"{first['verdict']} {line}")
 
 
 def wait_for(
