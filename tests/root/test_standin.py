@@ -96,11 +96,11 @@ def _set_lasting(host: Host) -> None:
     host.write("/etc/modprobe.d/test.conf", "blacklist nouveau\n")
     host.write("/etc/sysctl.d/90-test.conf", "vm.swappiness = 1\nkernel.numa_balancing = 0\n")
     host.write("/etc/fstab", "\n")
-    host.write("/root/fw.bin", nic_image(PSID, "28.43.2566"))
+    host.write("/var/tmp/fw.bin", nic_image(PSID, "28.43.2566"))
     for port in yaml.safe_load((DEMO / "profile.yaml").read_text())["fabric"]["ports"]:
         address = port["pci_bus_id"]
         host.must(["mlxconfig", "-d", address, "-y", "set", "CNP_DSCP_P1=48", "SRIOV_EN=0"])
-        host.must(["flint", "-d", address, "-i", "/root/fw.bin", "-y", "burn"])
+        host.must(["flint", "-d", address, "-i", "/var/tmp/fw.bin", "-y", "burn"])
     host.must(["nvidia-smi", "-mig", "0"])
     host.must(["systemctl", "enable", "--now", "nvidia-fabricmanager.service", "nvidia-persistenced.service"])
 
@@ -162,6 +162,7 @@ def test_a_fresh_host_is_wrong_provisioning_and_a_reboot_make_it_right(node: Hos
 
 def test_what_a_boot_resets_loads_and_keeps(node: Host) -> None:
     uuid = node.must(["nvidia-smi", "-i", "0", "--query-gpu=uuid", "--format=csv,noheader"]).strip()
+    assert uuid in node.must(["nvidia-smi", "-q"])
     limit = ["nvidia-smi", "-i", uuid, "--query-gpu=power.limit", "--format=csv,noheader,nounits"]
     node.must(["nvidia-smi", "-i", uuid, "-pl", "650"])
     node.must(["nvidia-smi", "-i", uuid, "-e", "0"])
@@ -256,23 +257,23 @@ def test_tools_fail_hang_and_lie_when_they_are_told_to(rig: ProvisionRig, node: 
             "cannot be used at the same",
         ),
         (["mlnx_qos", "-i", "eth99"], "No such device"),
-        (["flint", "-d", NIC, "-i", "/root/other.bin", "-y", "burn"], "PSID mismatch"),
-        (["flint", "-i", "/root/broken.bin", "v"], "verification failed"),
+        (["flint", "-d", NIC, "-i", "/var/tmp/other.bin", "-y", "burn"], "PSID mismatch"),
+        (["flint", "-i", "/var/tmp/broken.bin", "v"], "verification failed"),
         (["modprobe", "nonsense"], "Module nonsense not found"),
     ],
 )
 def test_tools_refuse_in_their_own_words(node: Host, words: list[str], says: str) -> None:
-    node.write("/root/other.bin", nic_image("MT_0000000001", "28.43.2566"))
-    node.write("/root/broken.bin", nic_image(PSID, "28.43.2566").replace("2566", "2577"))
+    node.write("/var/tmp/other.bin", nic_image("MT_0000000001", "28.43.2566"))
+    node.write("/var/tmp/broken.bin", nic_image(PSID, "28.43.2566").replace("2566", "2577"))
     done = node.run(words)
     assert done.returncode != 0 and says in done.stdout + done.stderr
 
 
 def test_a_reset_loads_burned_firmware_of_one_card(node: Host) -> None:
     running = f"{SYS}/class/infiniband/mlx5_7/fw_ver"
-    node.write("/root/old.bin", nic_image(PSID, FIRST_FIRMWARE))
+    node.write("/var/tmp/old.bin", nic_image(PSID, FIRST_FIRMWARE))
     before = node.read(running)
-    node.must(["flint", "-d", "0000:dc:00.0", "-i", "/root/old.bin", "-y", "burn"])
+    node.must(["flint", "-d", "0000:dc:00.0", "-i", "/var/tmp/old.bin", "-y", "burn"])
     assert node.read(running) == before
     node.must(["mlxfwreset", "-d", "0000:dc:00.0", "-y", "reset"])
     assert node.read(running).strip() == FIRST_FIRMWARE

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -ES
-"""Stand-in for nvidia-smi: -L, --query-gpu, and -pl, -pm, -mig, -e for all GPUs or those of -i. SIMULATED."""
+"""Stand-in for nvidia-smi: -L, -q, --query-gpu; -pl, -pm, -mig, -e for all GPUs or those of -i. SIMULATED."""
 
 from __future__ import annotations
 
@@ -18,6 +18,28 @@ SETS = {
     "-mig": "--multi-instance-gpu",
     "-e": "--ecc-config",
 }
+FULL: tuple[tuple[str, str | None], ...] = (
+    ("Product Name", "name"),
+    ("Persistence Mode", "persistence_mode"),
+    ("MIG Mode", None),
+    ("    Current", "mig.mode.current"),
+    ("    Pending", "mig.mode.pending"),
+    ("Serial Number", "serial"),
+    ("GPU UUID", "uuid"),
+    ("VBIOS Version", "vbios_version"),
+    ("Fabric", None),
+    ("    State", "fabric.state"),
+    ("    Status", "fabric.status"),
+    ("ECC Mode", None),
+    ("    Current", "ecc.mode.current"),
+    ("    Pending", "ecc.mode.pending"),
+    ("GPU Power Readings", None),
+    ("    Current Power Limit", "enforced.power.limit"),
+    ("    Requested Power Limit", "power.limit"),
+    ("    Default Power Limit", "power.default_limit"),
+    ("    Min Power Limit", "power.min_limit"),
+    ("    Max Power Limit", "power.max_limit"),
+)
 NO_DEVICES = "No devices were found"
 
 
@@ -91,6 +113,26 @@ def query(machine: Machine, gpus: list[dict[str, Any]], fields: str, form: str) 
     return out.getvalue().replace("\t", ", ")
 
 
+def full(machine: Machine, gpus: list[dict[str, Any]]) -> str:
+    """The parts of -q that tell what can be set."""
+    lines = ["", "==============NVSMI LOG==============", ""]
+    rows = (
+        ("Driver Version", machine.nvml["system"]["driver_version"]),
+        ("Attached GPUs", str(len(machine.gpus))),
+    )
+    lines += [f"{name:<42}: {text}" for name, text in rows]
+    for gpu in gpus:
+        lines.append(f"GPU {long_bus_id(gpu)}")
+        for name, field in FULL:
+            if field is None:
+                lines.append(f"    {name}")
+                continue
+            seen = value(machine, gpu, field)
+            text = f"{seen[0]:.2f} {seen[1]}" if isinstance(seen, tuple) else seen
+            lines.append(f"    {name:<38}: {text}")
+    return "\n".join([*lines, ""])
+
+
 def selected(machine: Machine, word: str | None) -> list[dict[str, Any]]:
     if word is None:
         return machine.gpus
@@ -153,6 +195,8 @@ def work(words: list[str], machine: Machine) -> str:
     if "-L" in words or "--list-gpus" in words:
         rows = (g["identity"] for g in gpus)
         return "".join(f"GPU {r['index']}: {r['name']} (UUID: {r['uuid']})\n" for r in rows)
+    if "-q" in words or "--query" in words:
+        return full(machine, gpus)
     fields = standin.option(words, "--query-gpu")
     if fields is not None:
         return query(machine, gpus, fields, standin.option(words, "--format") or "")
