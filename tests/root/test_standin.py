@@ -64,25 +64,26 @@ def _with(verdicts: dict[str, set[str]], verdict: str) -> set[str]:
 
 def _set_runtime(host: Host) -> None:
     """What is lost at every boot, set as by hand."""
-    host.must(["nvidia-smi", "-pm", "1"])
-    for i in range(8):
-        port = f"eth{i}"
-        host.must(["mlnx_qos", "-i", port, "--dcbx", "os", "--trust", "dscp", "--pfc", "0,0,0,1,0,0,0,0"])
-        host.must(["ethtool", "-A", port, "autoneg", "off", "rx", "off", "tx", "off"])
-        host.must(["ip", "link", "set", "dev", port, "mtu", "9000"])
-        host.must(["cma_roce_tos", "-d", f"mlx5_{i}", "-t", "106"])
     host.must(["sh", "-c", _POKES])
 
 
 _POKES = f"""
 set -e
+nvidia-smi -pm 1
+for i in 0 1 2 3 4 5 6 7; do
+    mlnx_qos -i eth$i --dcbx os --trust dscp --pfc 0,0,0,1,0,0,0,0
+    ethtool -A eth$i autoneg off rx off tx off
+    ip link set dev eth$i mtu 9000
+    cma_roce_tos -d mlx5_$i -t 106
+done
 for file in {SYS}/class/net/eth*/ecn/roce_*/enable/3; do echo 1 > $file; done
 for file in {SYS}/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > $file; done
 for nic in {SYS}/class/infiniband/mlx5_*; do
     setpci -s $(basename $(readlink $nic/device)) CAP_EXP+08.w=5000:7000
 done
 for bridge in {SYS}/bus/pci/devices/*; do
-    case $(cat $bridge/class) in 0x0604*) setpci -s $(basename $bridge) ECAP_ACS+6.w=0:2c || true;; esac
+    read class < $bridge/class
+    case $class in 0x0604*) setpci -s ${{bridge##*/}} ECAP_ACS+6.w=0:2c || true;; esac
 done
 echo performance > {SYS}/module/pcie_aspm/parameters/policy
 """
