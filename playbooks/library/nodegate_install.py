@@ -27,7 +27,7 @@ options:
     type: bool
     default: false
   release:
-    description: Version and hash of what is to be used; from the action plugin.
+    description: Version and hash of what is to be used; from the action plugin. With O(back) what must be in use.
     type: str
   archive:
     description: The archive on the node; from the action plugin.
@@ -90,6 +90,8 @@ def main() -> None:
     install = Install(Host(), values["release"] or "", values["link"], values["folder"])
     if values["back"]:
         try:
+            if values["release"] not in (None, install.used()):
+                module.exit_json(changed=False, release=install.used(), msg="another release is in use")
             name = install.back(module.check_mode)
         except HostError as cause:
             module.fail_json(msg=str(cause))

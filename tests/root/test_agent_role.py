@@ -34,6 +34,13 @@ PINS = """
     - ansible.builtin.import_role: {name: pins}
     - ansible.builtin.import_role: {name: nccl_topology}
 """
+SICK = """
+def register(app):
+    @app.command("run")
+    def run():
+        print("this release is broken", flush=True)
+        raise SystemExit(3)
+"""
 BMC = {"redfish": {"url": "https://192.0.2.9", "credentials_file": "credential:bmc"}}
 TOPOLOGY = "/etc/nodegate/topology.xml"
 
@@ -50,8 +57,11 @@ def _wheelhouse() -> Path:
     return folder
 
 
-def _wheel(folder: Path, version: str | None = None) -> Path:
-    """nodegate's own wheel, from a copy of the sources; with `version`, of another release."""
+def _wheel(folder: Path, version: str | None = None, *, sick: bool = False) -> Path:
+    """nodegate's own wheel, from a copy of the sources; with `version`, of another release.
+
+    A sick one does everything but run the agent.
+    """
     tree = folder / f"tree-{version}"
     tree.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -60,6 +70,8 @@ def _wheel(folder: Path, version: str | None = None) -> Path:
     if version is not None:
         init = tree / "agent/__init__.py"
         init.write_text(init.read_text().replace('__version__ = "', f'__version__ = "{version}" or "'))
+    if sick:
+        (tree / "agent/commands/run.py").write_text(SICK)
     words = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder / f"wheel-{version}")]
     subprocess.run([sys.executable, "-m", "pip", *words, str(tree)], check=True, timeout=300)
     return next((folder / f"wheel-{version}").glob("*.whl"))
@@ -137,11 +149,11 @@ def test_install_serve_and_upgrade_under_a_running_engine(site: Site) -> None:
 def test_a_sick_release_goes_back(site: Site) -> None:
     agent, host = site.agent, site.rig["n1"]
     engine, good = site.engine(), host.must(["readlink", "/opt/nodegate"])
-    wheel = _wheel(site.rig.folder, '9.2.0" if "run" not in __import__("sys").argv else 1/0 and "')
+    wheel = _wheel(site.rig.folder, "9.2.0", sick=True)
     variables = {**site.variables, "nodegate_wheel": str(wheel)}
     words = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
     done = site.run("upgrade_agent.yml", *words, "-e", "nodegate_agent_health_s=5", fails=True)
-    assert "runs again" in done.output
+    assert "this release is broken" in done.output and "runs again)" in done.output
     assert host.must(["readlink", "/opt/nodegate"]) == good and site.engine() == engine
     agent.wait_ready()
 
