@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import bench_daemon
 import bench_node
 import bench_pass
+import bench_provision
 from nvml_lib import WARM_LATENCIES_US, build_library
 
 from agent import __version__
@@ -38,7 +39,11 @@ def main() -> None:
         file = bench_node.nvml_file(folder / "nvml", WARM_LATENCIES_US)
         ratios = bench_pass.measure(root, file, library)
         more, figures = bench_daemon.measure(root, folder, file.env(library))
-    lines = [*ratios, *more, *figures]
+    against = bench_provision.reason_against()
+    if against is not None:
+        out.line(f"not measured: {against}")
+    second = bench_provision.measure() if against is None else []
+    lines = [*ratios, *more, *second, *figures]
     out.table(("measured", "takes", "against", "takes", "ratio", "goal"), [line.row() for line in lines])
     RESULTS.parent.mkdir(exist_ok=True)
     about = {"schema": 1, "version": __version__, "machine": platform.platform(), "simulated": True}
