@@ -27,7 +27,7 @@ options:
     type: bool
     default: false
   release:
-    description: Version and hash of what is to be used; from the action plugin. With O(back) what must be in use.
+    description: What is to be used, from the action plugin; with O(back) what must be in use.
     type: str
   archive:
     description: The archive on the node; from the action plugin.

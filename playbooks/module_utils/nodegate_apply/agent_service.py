@@ -163,7 +163,9 @@ class AgentService:
                 "; ".join(status.get("problems", [])) or "does NODEGATE_ARGS in agent.env name another one?"
             )
             return f"{UNIT}: runs with profile {runs[:16]}, not with {self._hash[:16]}: {told}"
-        said = self._host.run(["journalctl", "-u", UNIT, "-n", "1", "-o", "cat", "--no-pager"]).out.strip()
+        # By the unit's own processes: after them systemd has the last word.
+        own = ["journalctl", f"_SYSTEMD_UNIT={UNIT}", "-n", "1", "-o", "cat", "--no-pager"]
+        said = self._host.run(own).out.strip()
         return (
             f"{UNIT}: does not run with this profile within {self._health_s:g} s; its last line:"
             f" {' '.join(said.split()) or '(none)'}; look at `journalctl -u nodegate`"
