@@ -1,4 +1,4 @@
-"""Second runs over test hosts: site.yml against a playbook with a module call for each setting. Needs root."""
+"""Second runs over test hosts: site.yml against a playbook with a module call for each setting."""
 
 from __future__ import annotations
 

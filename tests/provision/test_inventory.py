@@ -113,6 +113,7 @@ def _commands() -> list[str]:
     return [line[4:] for line in section.splitlines() if line.startswith("    ")]
 
 
+@pytest.mark.root
 def test_the_words_about_secrets_work_as_they_stand(tmp_path: Path) -> None:
     """Every command of the README, in its order, with an editor that writes the secret."""
     site = tmp_path / "inventories" / "SITE"

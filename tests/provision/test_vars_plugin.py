@@ -167,6 +167,7 @@ def test_a_large_inventory_costs_what_is_asked_for(tmp_path: Path, loads: list[s
     assert loads == ["h0500"]
 
 
+@pytest.mark.root
 def test_ansible_finds_it_from_anywhere_and_templates_nothing(tmp_path: Path) -> None:
     """One real run, with the folder as the inventory, from another folder; a profile holds no templates."""
     sly = 'engines: {e: {gpus: [], port: 1, canary: {prompt: "{{ 6 * 7 }}"}}}\n'
