@@ -44,7 +44,7 @@ def make_wheel(
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         for key, text in whole.items():
-            archive.writestr(key, text)
+            archive.writestr(zipfile.ZipInfo(key), text)  # the same bytes whenever it is made
     return path
 
 
