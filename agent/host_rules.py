@@ -1,4 +1,4 @@
-"""What contradicts itself in the parts `host` and `gpus`: kernel arguments, modules, packages of the driver."""
+"""What contradicts itself in the parts `host` and `gpus`: kernel arguments, modules, driver packages."""
 
 from __future__ import annotations
 

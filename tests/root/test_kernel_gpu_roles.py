@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(1200)]
 NODE, SYS = f"/{HOME}/node", f"/{HOME}/sys"
 VERSION = "580.159.04-0ubuntu1"
 PACKAGES = {"nvidia-driver-580-server": VERSION, "nvidia-fabricmanager": VERSION}
+OLDER = dict.fromkeys(PACKAGES, "570.86.15-0ubuntu1")
 HOST = {
     "kernel_args": ["iommu=pt", "mitigations=off"],
     "kernel_args_absent": ["quiet"],
@@ -245,8 +246,7 @@ def test_a_driver_that_is_loaded_again_gets_its_limits_back(node: Host) -> None:
             "no package source has nvidia-driver-580-server 580.159.04-9",
         ),
         (
-            {"gpus": {"packages": dict.fromkeys(PACKAGES, "570.86.15-0ubuntu1")}, "driver_version": "570.86.15"},
-            None, "Packages were downgraded",
+            {"gpus": {"packages": OLDER}, "driver_version": "570.86.15"}, None, "Packages were downgraded",
         ),
         (
             {"host": {"kernel_args": ["mitigations=auto"]}},
