@@ -94,9 +94,10 @@ def bringup_command(
     pattern, hosts = target_hosts(inventory, limit, ansible_root() / "ansible.cfg")
     given = (limit, tags, check, vault_password_file, tuple(extra_vars or ()))
     request = Request(tuple(inventory), play, pattern, *given)
+    key = vault_password_file or _path(os.environ.get("ANSIBLE_VAULT_PASSWORD_FILE"))
     with locked(inventory):
         sites = [site_of(source) for source in inventory]
-        redactor = Redactor(known_secrets(request, [*vault_secrets(sites, vault_password_file)]))
+        redactor = Redactor(known_secrets(request, [*vault_secrets(sites, key)]))
         raise typer.Exit(_run(request, hosts, redactor, artifacts or _default_artifacts()))
 
 
@@ -119,6 +120,10 @@ def _run(request: Request, hosts: list[str], redactor: Redactor, parent: Path) -
         kept.close({**about, "hosts": summary_json(progress, now_s)})
         show_summary(out, progress, now_s)
     return code
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text).expanduser() if text else None
 
 
 def _default_artifacts() -> Path:
