@@ -34,9 +34,9 @@ GB10 = (
 EXEC = "{{ path=/usr/bin/nvidia-persistenced ; argv[]={} ; ignore_errors=no ; start_time=[n/a] ; pid=0 }}"
 
 
-def profile(**gpus):
+def profile(driver=VERSION, **gpus):
     """The parts that the role is given."""
-    data = copy.deepcopy(DATA)
+    data = copy.deepcopy(DATA) | {"driver_version": driver}
     data["gpus"] |= gpus
     return profile_from_dict(data).profile.model_dump(mode="json")
 
@@ -257,7 +257,7 @@ def test_a_driver_of_another_version_waits_for_the_reboot_with_everything_that_n
     run(node)
     newer = dict.fromkeys(PACKAGES, "590.10.01-0ubuntu1")
     node.offers = newer
-    prof = profile(packages=newer) | {"driver_version": "590.10.01"}
+    prof = profile("590.10.01", packages=newer)
     report = run(node, prof)
     assert report.problems == [] and "NVIDIA driver = 590.10.01" in report.pending
     assert "gpu0 power limit = 600 W" in report.pending
@@ -349,7 +349,7 @@ def test_a_gb10_has_no_limits_and_no_modes(node):
 
 
 def test_a_driver_that_nothing_brings_is_refused_first(node):
-    prof = profile(packages={}) | {"driver_version": "590.10.01"}
+    prof = profile("590.10.01", packages={})
     report = run(node, prof)
     assert report.problems[0].startswith(
         "NVIDIA driver (driver_version): driver 580.159.04 is installed, not 590"
