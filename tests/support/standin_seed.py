@@ -36,6 +36,8 @@ LIVE = {
     "tree": {
         "sys": f"/{HOME}/sys",
         "proc/sys": "/proc/sys",
+        # Not through /proc/sys: a unit with a sandbox of its own gets a fresh /proc, where the copies are not.
+        **{f"proc/sys/{name}": f"/run/standin/{name}" for name in ("vm", "kernel", "fs")},
         "proc/cmdline": f"/{HOME}/proc/cmdline",
         "proc/swaps": f"/{HOME}/proc/swaps",
         "etc": "/etc",
