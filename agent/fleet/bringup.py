@@ -130,6 +130,11 @@ class Run:
         self.view.update(lines, now_s)
         return False
 
+    def on_poll(self) -> bool:
+        """Between events: time goes on in a long phase. Whether to kill Ansible."""
+        self.view.update((), time.monotonic())
+        return self.stop.kill_now()
+
     def go(self) -> int:
         """Run it to its end; the exit code. The summary is the caller's."""
         # ansible-runner keeps the whole environment beside its command: that folder does not outlive the run.
@@ -163,7 +168,7 @@ class Run:
         # Of the same environment, also where its bin folder is not on the PATH; relative paths are as typed.
         config.command = [str(Path(sys.executable).with_name("ansible-playbook")), *self.request.words()]
         config.cwd = str(Path.cwd())
-        return Runner(config, event_handler=self.on_event, cancel_callback=self.stop.kill_now)
+        return Runner(config, event_handler=self.on_event, cancel_callback=self.on_poll)
 
     def _verdict(self, status: int | None) -> int:
         """0 all hosts are done; 1 a host is not; otherwise it could not run: ConfigError says why."""
