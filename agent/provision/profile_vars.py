@@ -12,6 +12,7 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.profile_loader import load_profile
 from agent.profile_render import render
+from agent.profile_yaml import shown_path
 
 #: By host and the state of its layers: Ansible asks anew for every task.
 _known: dict[tuple[object, ...], dict[str, Any] | ConfigError] = {}
@@ -64,7 +65,8 @@ def _load(folder: Path, host: str, files: Sequence[Path]) -> dict[str, Any]:
     return {
         "profile": loaded.profile.model_dump(mode="json"),
         "hash": loaded.hash,
-        "rendered": render(loaded, loaded.tree),
+        # The same text from wherever the site is checked out: a node's profile is not new because of that.
+        "rendered": render(loaded, loaded.tree).replace(f"{shown_path(folder)}/", ""),
         "layers": [str(file) for file in files],
         "pins_file": str(pins_file(folder, host)),
         "site": str(folder.parent),

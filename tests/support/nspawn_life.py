@@ -67,7 +67,11 @@ def make_network(life: dict[str, Any]) -> subprocess.Popen[bytes]:
     command(*inside, "link", "set", "lo", "up")
     for link in life["links"]:
         port, name = link["port"], link["name"]
-        command(*outside, "link", "add", port, "type", "veth", "peer", "name", name, "netns", str(anchor.pid))
+        # The kernel takes a namespace down when it finds time: until then the port of the last boot is there.
+        subprocess.run([*outside, "link", "del", port], check=False, stderr=subprocess.DEVNULL)
+        add = [*outside, "link", "add", port, "type", "veth", "peer", "name", name, "netns", str(anchor.pid)]
+        while subprocess.run(add, check=False).returncode and time.monotonic() < until_s:
+            time.sleep(0.02)
         command(*outside, "link", "set", port, "master", link["bridge"], "up")
         command(*inside, "addr", "add", link["address"], "dev", name)
         command(*inside, "link", "set", name, "up")
@@ -132,6 +136,7 @@ def main() -> int:
     merged = mount_root(life)
     stopped: list[int] = []
     running: list[subprocess.Popen[bytes]] = []
+    anchor: subprocess.Popen[bytes] | None = None
 
     def stop(number: int, frame: object) -> None:
         stopped.append(number)
@@ -152,6 +157,9 @@ def main() -> int:
                 return status
             groups.clear()
     finally:
+        if anchor is not None and anchor.poll() is None:
+            anchor.kill()
+            anchor.wait()
         groups.close()
 
 

@@ -112,6 +112,7 @@ class Site:
             "nodegate_bmc_patience_s": 20,
             "accept_pins": True,
             "verify_wait_s": 90,
+            "reboot_timeout_s": 120,
         }
         self.rig.write_inventory(everywhere=everywhere)
         tree = yaml.safe_load(PROFILE.read_text())
