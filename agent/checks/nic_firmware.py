@@ -129,13 +129,13 @@ def _judge(port: NicPort, card: _Card, profile: NodeProfile, newest: dict[str, s
 
 def _against_image(subject: str, card: _Card, profile: NodeProfile) -> Finding | None:
     """Another version than that of the image that the profile names for this card."""
-    for image in profile.fabric.nic.images:
+    for number, image in enumerate(profile.fabric.nic.images):
         have, want = compared(card.firmware), compared(image.version)
         if image.board_id != card.board_id or have == want or (have > want and image.match == "least"):
             continue
         action = _NEWER if have > want else _BURN
         summary = f"{card.words()}: the profile asks for {image.version}"
-        basis = Basis.profile(f"fabric.nic.images.{image.board_id}")
+        basis = Basis.profile(f"fabric.nic.images.{number}.version")
         return Finding(subject, Verdict.FAIL, summary, card.firmware, image.version, "", action, basis=basis)
     return None
 

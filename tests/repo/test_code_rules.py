@@ -32,6 +32,7 @@ PURE = {
     "functools",
     "importlib",
     "itertools",
+    "json",  # a record that a source has read is text
     "math",
     "operator",
     "pkgutil",
@@ -122,7 +123,9 @@ def test_only_sources_may_import(banned: str, where: str, refused: bool) -> None
 def test_the_import_ban_has_no_other_exceptions() -> None:
     ruff = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
     excepted = {place for place, rules in ruff["per-file-ignores"].items() if "TID251" in rules}
-    assert excepted == {"agent/sources/**", "agent/launch/supervisor.py", "tests/**"}
+    # Roles run tools on a node by this one module; no part of the agent is on that side.
+    roles = "playbooks/module_utils/nodegate_apply/host.py"
+    assert excepted == {"agent/sources/**", "agent/launch/supervisor.py", roles, "tests/**"}
 
 
 def test_no_test_is_skipped_by_a_mark() -> None:
