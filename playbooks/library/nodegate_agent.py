@@ -83,7 +83,7 @@ from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.agent import Given, wanted_agent  # noqa: E402
 from ansible.module_utils.nodegate_apply.agent_service import GROUP, AgentService, engine_pids  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host, HostError  # noqa: E402
-from ansible.module_utils.nodegate_apply.outcome import finish  # noqa: E402
+from ansible.module_utils.nodegate_apply.outcome import begin, finish  # noqa: E402
 from ansible.module_utils.nodegate_apply.setting import settle  # noqa: E402
 
 OPTIONS = {
@@ -106,6 +106,7 @@ OPTIONS = {
 def main() -> None:
     """Settle it."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    begin(module)
     values = module.params
     given = Given(
         values["rendered"],

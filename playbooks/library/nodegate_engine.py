@@ -37,7 +37,7 @@ drift:
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.engine import GROUP, reload_units, wanted_engines  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host, HostError  # noqa: E402
-from ansible.module_utils.nodegate_apply.outcome import finish  # noqa: E402
+from ansible.module_utils.nodegate_apply.outcome import begin, finish  # noqa: E402
 from ansible.module_utils.nodegate_apply.setting import settle  # noqa: E402
 
 
@@ -50,6 +50,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    begin(module)
     host = Host()
     try:
         wanted = wanted_engines(host, module.params["profile"], module.params["sources"])

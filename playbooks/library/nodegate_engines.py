@@ -47,6 +47,7 @@ from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply import agent_status  # noqa: E402
 from ansible.module_utils.nodegate_apply.agent_service import engine_pids, unit_pids  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host, HostError  # noqa: E402
+from ansible.module_utils.nodegate_apply.outcome import begin  # noqa: E402
 
 
 def main() -> None:
@@ -60,6 +61,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    begin(module)
     values = module.params
     try:
         own = unit_pids(Host(), values["engines"])

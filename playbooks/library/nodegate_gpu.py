@@ -51,7 +51,7 @@ reboot_required:
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.gpu import gpu_groups, wanted_gpu  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host  # noqa: E402
-from ansible.module_utils.nodegate_apply.outcome import finish  # noqa: E402
+from ansible.module_utils.nodegate_apply.outcome import begin, finish  # noqa: E402
 from ansible.module_utils.nodegate_apply.setting import settle  # noqa: E402
 
 
@@ -65,6 +65,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    begin(module)
     given = module.params
     host = Host(given["sys_root"])
     wanted = wanted_gpu(given["profile"], host, check=module.check_mode)

@@ -6,6 +6,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nodegate_apply import agent_status
 from ansible.module_utils.nodegate_apply.guard import Guard
 from ansible.module_utils.nodegate_apply.host import Host, HostError
+from ansible.module_utils.nodegate_apply.outcome import begin
 
 DOCUMENTATION = """
 module: nodegate_guard
@@ -59,6 +60,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    begin(module)
     given = module.params
     guard = Guard(Host(), lambda: agent_status.ask(given["host"], given["port"]), given["program"])
     try:

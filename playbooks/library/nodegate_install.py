@@ -71,7 +71,7 @@ previous:
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host, HostError  # noqa: E402
 from ansible.module_utils.nodegate_apply.install import Install, facts  # noqa: E402
-from ansible.module_utils.nodegate_apply.outcome import finish  # noqa: E402
+from ansible.module_utils.nodegate_apply.outcome import begin, finish  # noqa: E402
 from ansible.module_utils.nodegate_apply.setting import settle  # noqa: E402
 
 OPTIONS = {
@@ -86,6 +86,7 @@ OPTIONS = {
 def main() -> None:
     """Install, or go back."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    begin(module)
     values = module.params
     install = Install(Host(), values["release"] or "", values["link"], values["folder"])
     if values["back"]:

@@ -50,7 +50,7 @@ reboot_required:
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host  # noqa: E402
 from ansible.module_utils.nodegate_apply.kernel import kernel_groups, wanted_kernel  # noqa: E402
-from ansible.module_utils.nodegate_apply.outcome import finish  # noqa: E402
+from ansible.module_utils.nodegate_apply.outcome import begin, finish  # noqa: E402
 from ansible.module_utils.nodegate_apply.setting import settle  # noqa: E402
 
 
@@ -64,6 +64,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    begin(module)
     given = module.params
     host = Host(given["sys_root"])
     wanted = wanted_kernel(given["profile"], host, settled=given["settled"])

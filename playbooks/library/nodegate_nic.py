@@ -54,7 +54,7 @@ problems:
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host  # noqa: E402
 from ansible.module_utils.nodegate_apply.nic_apply import apply_nic  # noqa: E402
-from ansible.module_utils.nodegate_apply.outcome import finish  # noqa: E402
+from ansible.module_utils.nodegate_apply.outcome import begin, finish  # noqa: E402
 
 
 def main() -> None:
@@ -67,6 +67,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    begin(module)
     host = Host(module.params["sys_root"])
     report = apply_nic(
         host, module.params["fabric"], check=module.check_mode, settled=module.params["settled"]

@@ -66,6 +66,7 @@ from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host  # noqa: E402
 from ansible.module_utils.nodegate_apply.nic_firmware import Image  # noqa: E402
 from ansible.module_utils.nodegate_apply.nic_firmware_apply import apply_nic_firmware  # noqa: E402
+from ansible.module_utils.nodegate_apply.outcome import begin  # noqa: E402
 
 
 def main() -> None:
@@ -82,6 +83,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    begin(module)
     given = module.params
     images = [
         Image(each["board_id"], each["version"], each["match"], each["sha256"], each.get("path"))

@@ -53,6 +53,7 @@ import json  # noqa: E402
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host, HostError  # noqa: E402
+from ansible.module_utils.nodegate_apply.outcome import begin  # noqa: E402
 from ansible.module_utils.nodegate_apply.own_program import ask_nodegate, first_line  # noqa: E402
 
 OPTIONS = {
@@ -68,6 +69,7 @@ OPTIONS = {
 def main() -> None:
     """Look."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    begin(module)
     values = module.params
     words = ["pins", "show", "--json"]
     if module.check_mode and not Host().exists(values["program"]):

@@ -50,7 +50,7 @@ drift:
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host, HostError  # noqa: E402
-from ansible.module_utils.nodegate_apply.outcome import finish  # noqa: E402
+from ansible.module_utils.nodegate_apply.outcome import begin, finish  # noqa: E402
 from ansible.module_utils.nodegate_apply.setting import settle  # noqa: E402
 from ansible.module_utils.nodegate_apply.topology import TopologyFile, wanted_topology  # noqa: E402
 
@@ -66,6 +66,7 @@ OPTIONS = {
 def main() -> None:
     """Settle it."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    begin(module)
     values = module.params
     host = Host()
     if module.check_mode and not host.exists(values["program"]):

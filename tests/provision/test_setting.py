@@ -1,8 +1,13 @@
 """settle(): what is read, written, read back and told, on settings in memory."""
 
+import os
+import subprocess
+import time
+
 import pytest
 from nodegate_apply.files import file_setting, no_file_setting, own_sources
 from nodegate_apply.host import Host, HostError
+from nodegate_apply.outcome import begin
 from nodegate_apply.setting import Setting, settle
 
 
@@ -158,6 +163,39 @@ def test_commands():
         host.run(["sleep", "5"], timeout_s=0.1)
     with pytest.raises(HostError, match="cat: /no/such/file"):
         host.must(["cat", "/no/such/file"])
+
+
+def test_a_command_that_cannot_be_killed_is_given_up(monkeypatch):
+    """As one that waits for a lost GPU inside the kernel."""
+    left, kill = [], subprocess.Popen.kill
+    monkeypatch.setattr("nodegate_apply.host._DIE_S", 0.05)
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda self: left.append(self))
+    began_s = time.monotonic()
+    with pytest.raises(HostError, match="sleep 60: gave no answer"):
+        Host().run(["sleep", "60"], timeout_s=0.05)
+    assert time.monotonic() - began_s < 30
+    kill(left[0])
+    left[0].wait()
+
+
+class Module:
+    def fail_json(self, msg):
+        raise SystemExit(msg)
+
+
+def test_an_old_python_is_refused_and_a_narrow_umask_closes_nothing(tmp_path):
+    with pytest.raises(SystemExit, match=r"is Python 3\.10, nodegate needs 3\.11.*_interpreter"):
+        begin(Module(), (3, 10))
+    before = os.umask(0o077)
+    try:
+        Host().write(str(tmp_path / "a/b/c.conf"), "x\n")
+        begin(Module())
+        assert os.umask(0o077) == 0o022
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b", "a/b/c.conf")] == [
+        0o755, 0o755, 0o644,
+    ]  # fmt: skip
 
 
 def test_the_package_can_install_itself():

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 #: Most of a command's output that an error line repeats.
 _QUOTED = 200
+#: What a killed command gets to die; one that waits for a device inside the kernel never does.
+_DIE_S = 2.0
 
 
 class HostError(Exception):
@@ -83,7 +85,7 @@ class Host:
         target = self.path(path)
         beside = None
         try:
-            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            _make_folders(target.parent)
             descriptor, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -122,27 +124,36 @@ class Host:
     def run(self, argv: Sequence[str], timeout_s: float = 30.0, stdin: str = "") -> Output:
         """Run a command to its end. Raises HostError when it is not there or does not end in time."""
         name = argv[0]
+        pipe = subprocess.PIPE
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 list(argv),
-                input=stdin,
-                capture_output=True,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
                 encoding="utf-8",
                 errors="replace",
-                timeout=timeout_s,
-                check=False,
                 env={**os.environ, "LC_ALL": "C"},
             )
         except FileNotFoundError as cause:
             raise HostError(f"{name}: is not installed on this node; install it and run again") from cause
+        except OSError as cause:
+            raise HostError(f"{name}: cannot be run: {cause.strerror}") from cause
+        try:
+            out, err = process.communicate(stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired as cause:
+            process.kill()
+            # Not waited for without end, as subprocess.run does: a lost GPU or a dead server keeps it.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_DIE_S)
+            for stream in (process.stdin, process.stdout, process.stderr):
+                with contextlib.suppress(OSError):
+                    stream.close()  # type: ignore[union-attr]
             words = " ".join(argv)
             raise HostError(
                 f"{words}: gave no answer within {timeout_s:g} s; look at the kernel log"
             ) from cause
-        except OSError as cause:
-            raise HostError(f"{name}: cannot be run: {cause.strerror}") from cause
-        return Output(done.returncode, done.stdout, done.stderr)
+        return Output(process.returncode, out, err)
 
     def must(self, argv: Sequence[str], timeout_s: float = 30.0, stdin: str = "") -> str:
         """Run a command that has to succeed; its output. Raises HostError."""
@@ -150,3 +161,11 @@ class Host:
         if done.status != 0:
             raise HostError(f"{' '.join(argv)}: {done.said}")
         return done.out
+
+
+def _make_folders(folder: pathlib.Path) -> None:
+    """Folders that all can enter, whatever the umask of a login is."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        path.chmod(0o755)
