@@ -110,7 +110,8 @@ def _run(request: Request, hosts: list[str], redactor: Redactor, parent: Path) -
 
     out, progress = Out(), Progress.of(hosts)
     kept = Artifacts(parent, run_name(), redactor)
-    out.line(f"{len(hosts)} hosts{', nothing is changed' if request.check else ''}; kept in {kept.folder}")
+    count = f"{len(hosts)} host{'' if len(hosts) == 1 else 's'}"
+    out.line(f"{count}{', nothing is changed' if request.check else ''}; kept in {kept.folder}")
     code = 3
     try:
         code = Run(request, progress, view_of(out, progress), kept, redactor, Stop()).go()

@@ -176,13 +176,16 @@ class Run:
         if self.progress.finished and states - {HostState.WAITING, HostState.NOT_REACHED}:
             return EXIT_OK if states == {HostState.OK} and status == 0 else EXIT_FAILED
         self.progress.close(time.monotonic(), "the run did not begin")
+        why = self.redactor.text(reason(self.said)).rstrip(".")
         raise ConfigError(
-            self.redactor.text(reason(self.said)) or f"ansible-playbook ended with status {status}",
+            why or f"ansible-playbook ended with status {status}",
             where=str(self.artifacts.folder / "output.log"),
-            remedy="put that right and run again",
+            remedy=_KEY if "vault secrets" in why else "put that right and run again",
         )
 
 
+#: Ansible's own words for no key and for a wrong one both name vault secrets.
+_KEY = "give the inventory's key with --vault-password-file FILE (inventories/README.md)"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -148,7 +148,8 @@ def _result(host: HostProgress, kind: str, data: Mapping[str, Any], now_s: float
 
 def _line(result: Mapping[str, Any]) -> str:
     """The message of a result as one line."""
-    return clean(" ".join(str(result.get("msg") or "").split()), LONGEST_LINE)
+    text = " ".join(str(result.get("msg") or "").split())
+    return clean(text.removeprefix("Task failed: "), LONGEST_LINE)
 
 
 def _phase_end(host: HostProgress, now_s: float) -> list[str]:

@@ -21,6 +21,7 @@ from agent.errors import ConfigError
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 #: Oldest C library for which wheels are made, by the names that came before manylinux_2_N.
 _OLD_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+_MAKE = "make it with `pip wheel --no-deps -w dist .` and name it in the inventory; docs/provisioning.md"
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,13 @@ class Target:
         yield f"linux_{self.machine}"
 
 
-def release(wheel: Path, wheelhouse: Path | None, requirements: Path | None) -> Release:
+def release(wheel: Path | None, wheelhouse: Path | None, requirements: Path | None) -> Release:
     """Look at the files. Raises ConfigError with the variable to correct."""
+    if wheel is None:
+        raise ConfigError("nodegate_wheel is not set", remedy=_MAKE)
     _project, version, _tags = wheel_name(wheel, "nodegate_wheel")
     if not wheel.is_file():
-        raise ConfigError(
-            "nodegate_wheel is not there", where=str(wheel), remedy="make it with `pip wheel --no-deps .`"
-        )
+        raise ConfigError("nodegate_wheel is not there", where=str(wheel), remedy=_MAKE)
     if wheelhouse is None and requirements is None:
         raise ConfigError(
             "nodegate_wheel alone is not enough",
