@@ -11,6 +11,7 @@ description:
     has its services run now and at every boot.
   - Sets persistence, ECC, MIG and the power limit of each GPU by its UUID, and reads them back.
   - A driver that runs only after a reboot is reported as pending. Nothing is rebooted.
+  - Packages are not changed under an engine that serves, unless O(drain) is true; then it is drained first.
 options:
   profile:
     description: The parts C(host), C(gpus), C(nvlink) and C(driver_version) of the profile, with all keys.
@@ -24,6 +25,25 @@ options:
     description: Where sysfs is.
     type: str
     default: /sys
+  api_host:
+    description: Address of the agent's read-only interface (api.host of the profile).
+    type: str
+    default: 127.0.0.1
+  api_port:
+    description: Its port; unset = no agent is asked.
+    type: int
+  drain:
+    description: Whether a serving node is drained before packages are changed.
+    type: bool
+    default: false
+  drain_wait_s:
+    description: Seconds that requests in flight may take.
+    type: float
+    default: 600
+  program:
+    description: The nodegate program on the node.
+    type: str
+    default: /opt/nodegate/bin/nodegate
 author: nodegate
 """
 
@@ -49,7 +69,9 @@ reboot_required:
 """
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.nodegate_apply.agent_status import ask  # noqa: E402
 from ansible.module_utils.nodegate_apply.gpu import gpu_groups, wanted_gpu  # noqa: E402
+from ansible.module_utils.nodegate_apply.guard import Guard  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host  # noqa: E402
 from ansible.module_utils.nodegate_apply.outcome import begin, finish  # noqa: E402
 from ansible.module_utils.nodegate_apply.setting import settle  # noqa: E402
@@ -62,6 +84,11 @@ def main() -> None:
             "profile": {"type": "dict", "required": True},
             "settled": {"type": "bool", "default": False},
             "sys_root": {"type": "str", "default": "/sys"},
+            "api_host": {"type": "str", "default": "127.0.0.1"},
+            "api_port": {"type": "int"},
+            "drain": {"type": "bool", "default": False},
+            "drain_wait_s": {"type": "float", "default": 600},
+            "program": {"type": "str", "default": "/opt/nodegate/bin/nodegate"},
         },
         supports_check_mode=True,
     )
@@ -69,7 +96,14 @@ def main() -> None:
     given = module.params
     host = Host(given["sys_root"])
     wanted = wanted_gpu(given["profile"], host, check=module.check_mode)
-    report = settle(wanted, check=module.check_mode, settled=given["settled"], groups=gpu_groups(host))
+    guard = Guard(host, lambda: ask(given["api_host"], given["api_port"]), given["program"])
+
+    def free() -> None:
+        if given["api_port"] is not None:
+            guard.take(given["drain"], "packages of the GPU driver", given["drain_wait_s"], check=False)
+
+    groups = gpu_groups(host)
+    report = settle(wanted, check=module.check_mode, settled=given["settled"], groups=groups, free=free)
     finish(module, report)
 
 

@@ -332,6 +332,22 @@ def test_nvidia_smi_that_hangs_hangs_once(node):
     assert len(asked) == 1 and "gave no answer within 90 s" in report.problems[0]
 
 
+def test_words_of_nvidia_smi_beside_the_rows():
+    warning = "WARNING: infoROM is corrupted at gpu 0000:00:06.0\n"
+    assert parse(RECORDED + warning) == parse(RECORDED)
+    with pytest.raises(HostError, match="not 14 values"):
+        parse("No devices were found\n")
+
+
+@pytest.mark.parametrize("key", ["limit", "persistence", "mig"])
+def test_an_error_in_the_place_of_a_value_is_no_value(node, key):
+    name = next(name for name in node.gpus[1] if key in name)
+    node.gpus[0][name] = "[GPU requires reset]"
+    problems = run(node).problems
+    assert any("[GPU requires reset]" in line and "has to be reset" in line for line in problems)
+    assert not any("-pl" in call for call in node.calls)
+
+
 def test_a_gpu_that_is_missing_is_said(node):
     del node.gpus[1]
     assert "nvidia-smi lists 1 GPUs, the profile has 2" in run(node).problems[0]

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from nodegate_apply.agent_status import Proof, ask, judge, serving, wait_for
 from nodegate_apply.guard import MARK, Guard
-from nodegate_apply.host import HostError
+from nodegate_apply.host import HostError, Output
 
 
 def status(ready=True, mode="manage", pid=7, **more):
@@ -30,6 +30,14 @@ def result(verdict="PASS", **more):
 class FakeHost:
     def __init__(self):
         self.orders = []
+        self.agent = "inactive"
+
+    def has(self, program):
+        return program == "systemctl"
+
+    def run(self, argv):
+        assert argv == ["systemctl", "is-active", "nodegate.service"]
+        return Output(0, f"{self.agent}\n", "")
 
     def must(self, argv, timeout_s):
         self.orders.append(argv[1:])
@@ -64,6 +72,17 @@ def test_a_serving_node_is_refused():
 def test_nothing_is_done_where_nothing_serves(answer):
     made, host = guard(answer)
     assert made.take(True, "reboot", 10, check=False) == "" and host.orders == []
+
+
+def test_an_agent_that_runs_and_is_silent_proves_nothing():
+    made, host = guard(None)
+    host.agent = "active"
+    with pytest.raises(HostError, match=r"runs and does not answer.*stop the agent"):
+        made.take(True, "reboot", 10, check=False)
+    late, host = guard(None, None, status())
+    host.agent = "active"
+    with pytest.raises(HostError, match=r"serves \(main\)"):
+        late.take(False, "reboot", 10, check=False)
 
 
 def test_a_drain_waits_until_the_engine_is_gone():

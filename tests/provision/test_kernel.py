@@ -6,6 +6,7 @@ import pytest
 from apply_host import ApplyHost, said
 from nodegate_apply.host import HostError
 from nodegate_apply.kernel import batches, kernel_groups, part_of, wanted_kernel
+from nodegate_apply.kernel_sysctl import sysctl_settings
 from nodegate_apply.setting import settle
 
 from agent.profile_loader import profile_from_dict
@@ -228,7 +229,8 @@ def test_a_changed_field_changes_what_is_wanted(node, field, value):
 
 
 def test_a_key_that_the_kernel_lacks_is_refused_before_anything_is_written(node):
-    report = run(node, profile(sysctl={"vm.swappiness": 1, "dev.iommu.enabled": 1}))
+    wanted = profile(sysctl={"vm.swappiness": 1, "dev.iommu.enabled": 1}, modules=[])
+    report = run(node, wanted)
     assert report.problems == [
         "dev.iommu.enabled (host.sysctl.dev.iommu.enabled): this kernel has no dev.iommu.enabled: setting it"
         " does nothing; take it out of host.sysctl in the profile, or load the module or run the kernel that"
@@ -237,6 +239,48 @@ def test_a_key_that_the_kernel_lacks_is_refused_before_anything_is_written(node)
     assert node.text("/proc/sys/vm/swappiness") == "60\n" and not node.exists(
         "/etc/sysctl.d/60-nodegate.conf"
     )
+
+
+CONNTRACK = {"net.netfilter.nf_conntrack_max": 1048576, "vm.swappiness": 1}
+
+
+@pytest.mark.parametrize("typo", [False, True])
+def test_a_key_of_a_module_is_set_in_the_run_that_loads_it(node, typo):
+    def modprobe(argv):
+        node.put("/proc/sys/net/netfilter/nf_conntrack_max", "262144\n")
+        return node.modprobe(argv)
+
+    node.programs["modprobe"] = modprobe
+    sysctl = CONNTRACK | ({"net.netfilter.nf_contrack_max": 1} if typo else {})
+    wanted = profile(modules=["nf_conntrack"], sysctl=sysctl, kernel_args=[], kernel_args_absent=[])
+    assert not run(node, wanted, check=True).problems
+    report = settle(wanted_kernel(wanted, node)[: 4 + typo])
+    if typo:
+        (line,) = report.problems
+        assert "no net.netfilter.nf_contrack_max" in line and node.text("/proc/sys/vm/swappiness") == "60\n"
+        assert not node.exists("/etc/sysctl.d/60-nodegate.conf")
+    else:
+        assert not report.problems
+        assert node.text("/proc/sys/net/netfilter/nf_conntrack_max") == "1048576\n"
+
+
+def test_a_key_that_is_read_only_is_refused_first(node):
+    node.put("/proc/sys/kernel/ngroups_max", "65536\n")
+    node.path("/proc/sys/kernel/ngroups_max").chmod(0o444)
+    (line,) = run(node, profile(sysctl={"kernel.ngroups_max": 1, "vm.swappiness": 1})).problems
+    assert "is 65536 and read-only in this kernel" in line
+    assert node.text("/proc/sys/vm/swappiness") == "60\n"
+    assert not settle(sysctl_settings(node, {"kernel.ngroups_max": 65536}), check=True).problems
+
+
+def test_a_service_that_makes_swap_at_boot_is_masked(node):
+    node.systemd.swaps["zramswap.service"] = ("enabled", "")
+    node.systemd.swaps["dphys-swapfile.service"] = ("disabled", "")
+    settings = {setting.name: setting for setting in wanted_kernel(profile(), node)}
+    units = settings["swap units"]
+    assert units.read() == "dev-sdb1.swap zramswap.service"
+    units.write()
+    assert node.asked("systemctl", "stop", "zramswap.service") == 1 and units.read() == "none"
 
 
 def test_a_file_that_sets_a_key_otherwise_at_boot_is_named(node):
@@ -267,6 +311,7 @@ def test_update_grub_that_fails_is_one_line(node):
     assert any(
         line.startswith("update-grub: update-grub: grub-probe: error: cannot find") for line in problems
     )
+    assert not node.exists("/etc/default/grub.d/60-nodegate.cfg"), "the file of before is put back"
 
 
 def test_words_that_a_later_file_drops_are_told(node):

@@ -44,6 +44,18 @@ def test_entries_of_the_menu():
     assert menu_lines(text) == [["root=UUID=1", "ro", "iommu=pt"], ["ro", "a", "$vt_handoff"]]
 
 
+def test_entries_that_are_no_start_of_this_system():
+    """As Debian 12 writes them: a memory test, and a system that os-prober found on another disk."""
+    text = (
+        'menuentry "Memory test (memtest86+x64.bin, serial console)" {\n'
+        "\tlinux\t/boot/memtest86+x64.bin console=ttyS0,115200\n}\n"
+        "menuentry 'Debian GNU/Linux 11 (on /dev/sdb2)' --class debian $menuentry_id_option"
+        " 'osprober-gnulinux-simple-1' {\n\tlinux /vmlinuz-5.10 root=/dev/sdb2 ro\n}\n"
+        "menuentry 'Debian GNU/Linux' {\n\tlinux\t/boot/vmlinuz-6.1 root=UUID=1 ro iommu=pt\n}\n"
+    )
+    assert menu_lines(text) == [["root=UUID=1", "ro", "iommu=pt"]]
+
+
 @pytest.mark.parametrize(
     ("path", "name"),
     [

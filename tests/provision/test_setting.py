@@ -115,6 +115,19 @@ def test_what_is_still_pending_after_the_reboot_is_a_failure():
     assert report.problems[0].startswith("a (host.a): still 0 after the reboot, 1 is staged;")
 
 
+def test_what_disturbs_is_written_only_on_a_node_that_is_free():
+    def serves():
+        raise HostError("this node serves (main)")
+
+    box = Box("1")
+    setting = box.setting("a", "2", disturbs=lambda: True)
+    assert settle([setting], free=serves).problems == ["a (host.a): this node serves (main)"]
+    assert box.writes == 0 and settle([setting], check=True, free=serves).changed
+    setting.disturbs = lambda: False
+    assert not settle([setting], free=serves).problems and box.value == "2"
+    assert not settle([box.setting("a", "2", disturbs=lambda: True)], free=serves).problems
+
+
 def test_a_group_is_run_once_after_its_settings():
     runs = []
     settings = [Box("0").setting("a", "1", after="reload"), Box("0").setting("b", "1", after="reload")]

@@ -125,7 +125,8 @@ class AgentService:
         self._systemctl("enable", UNIT)
         state = self.state()
         if state != GOOD:
-            self._again("start" if ", active" not in state else "restart")
+            # A start would join an attempt that is going on, maybe of another release, and end as it ends.
+            self._again("start" if state.endswith((", inactive", ", failed")) else "restart")
         elif self.in_force() != self._hash:
             self._again("reload")
         well = self._wait_in_force()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .gpu_driver import Driver
-from .gpu_smi import Gpu, Smi, has
+from .gpu_smi import Gpu, Smi, has, value_of
 from .host import HostError
 from .setting import Setting
 
@@ -76,7 +76,8 @@ def _setting(
 def _persistence(smi: Smi, slot: int, driver: Presence | Driver) -> Setting:
     return _setting(
         smi, slot, driver, "persistence mode", "gpus.persistence", ON,
-        lambda gpu: gpu["persistence_mode"], lambda _: ("-pm", "1"), "read journalctl -u nvidia-persistenced",
+        lambda gpu: value_of(gpu, "persistence_mode", slot), lambda _: ("-pm", "1"),
+        "read journalctl -u nvidia-persistenced",
     )  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def _mode(
     """A mode that a GPU takes at its next reset or boot."""
 
     def value(gpu: Gpu, when: str) -> str:
-        seen = gpu[f"{key}.{when}"]
+        seen = value_of(gpu, f"{key}.{when}", slot)
         if has(seen):
             return seen
         if want == OFF:  # what it does not have is not on
@@ -136,7 +137,7 @@ def _power(smi: Smi, slot: int, driver: Presence | Driver, limit_w: float | None
 
 
 def _watts(gpu: Gpu, slot: int, field: str) -> float:
-    text = gpu[field]
+    text = value_of(gpu, field, slot)
     try:
         watts = float(text)
     except ValueError:

@@ -28,7 +28,8 @@ def parse(text: str) -> list[Gpu]:
     gpus = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if not line.strip():
+        # `WARNING: infoROM is corrupted at gpu ...` stands among the rows.
+        if not line.strip() or line.lstrip().upper().startswith("WARNING:"):
             continue
         if len(cells) != len(FIELDS):
             raise HostError(f"nvidia-smi: says {line.strip()[:120]!r}, not {len(FIELDS)} values")
@@ -39,6 +40,17 @@ def parse(text: str) -> list[Gpu]:
 def has(value: str) -> bool:
     """Whether the GPU has this value at all."""
     return value not in _NONE
+
+
+def value_of(gpu: Gpu, field: str, slot: int) -> str:
+    """A value, or that the GPU has none. Raises HostError for an error in its place, as of a lost GPU."""
+    text = gpu[field]
+    if text.startswith("[") and has(text):
+        raise HostError(
+            f"nvidia-smi says {text[:60]} for {field} of gpu{slot}: look at the kernel log (Xid);"
+            " the GPU or the node has to be reset"
+        )
+    return text
 
 
 class Smi:

@@ -20,7 +20,7 @@ MENU = "/boot/grub/grub.cfg"
 CMDLINE = "/proc/cmdline"
 UPDATE = "update-grub"
 _UPDATE_S = 300.0
-_LINUX = re.compile(r"linux(?:efi)?\s+\S+\s+(.*)")
+_LINUX = re.compile(r"linux(?:efi)?\s+(\S+)\s+(.*)")
 _ENTRY = re.compile(r"menuentry\s+['\"]([^'\"]*)")
 #: Words of an entry that is no normal start of the system.
 _RESCUE = frozenset({"single", "recovery", "rescue", "nomodeset recovery"})
@@ -70,10 +70,13 @@ def menu_lines(text: str) -> list[list[str]]:
     for line in text.splitlines():
         entry = _ENTRY.match(line.strip())
         if entry:
-            title = entry[1]
+            # Systems of other disks (os-prober) have menus of their own.
+            title = "recovery" if "'osprober-" in line else entry[1]
         match = _LINUX.match(line.strip())
-        if match and "recovery" not in title and not _RESCUE & set(match[1].split()):
-            found.append(match[1].split())
+        if match is None or "memtest" in match[1]:
+            continue
+        if "recovery" not in title and not _RESCUE & set(match[2].split()):
+            found.append(match[2].split())
     return found
 
 
@@ -168,6 +171,18 @@ def _word(loader: BootLoader, word: str, field: str, want: str, seen: Callable[[
     )
 
 
-def grub_groups(loader: BootLoader) -> dict[str, Callable[[], None]]:
-    """What is run once after words have changed."""
-    return {UPDATE: loader.update}
+def grub_groups(host: Host, loader: BootLoader) -> dict[str, Callable[[], None]]:
+    """What is run once after words have changed. Made before: a menu that fails leaves the file as it was."""
+    before = host.read(FILE) if loader.is_grub else None
+
+    def update() -> None:
+        try:
+            loader.update()
+        except HostError as cause:
+            if before is None:
+                host.remove(FILE)
+            else:
+                host.write(FILE, before)
+            raise HostError(f"{cause}; {FILE} is as it was, and so is the menu") from cause
+
+    return {UPDATE: update}

@@ -12,6 +12,10 @@ from .host import Host, HostError
 #: Marks a maintenance of ours: only that is ended again.
 MARK = "nodegate playbook: "
 _ORDER_S = 60.0
+_UNIT = "nodegate.service"
+_RUNS = frozenset({"active", "reloading", "refreshing", "deactivating"})
+#: A busy agent may miss a question; one that has just been started has no answer yet.
+_ASKED_TIMES, _AGAIN_AFTER_S = 4, 3.0
 
 Status = dict[str, Any]
 
@@ -34,7 +38,7 @@ class Guard:
 
     def take(self, drain: bool, reason: str, wait_s: float, *, check: bool) -> str:
         """What was done, empty when nothing serves. Raises HostError."""
-        status = self._ask()
+        status = self._first_answer()
         open_gates = serving(status)
         if not open_gates or status is None:
             return ""
@@ -52,6 +56,23 @@ class Guard:
                 self._order("engine", "stop", gate["engine"], "--reason", MARK + reason)
         self._wait_stopped(wait_s)
         return f"drained {names}"
+
+    def _first_answer(self) -> Status | None:
+        """The agent's word; None only where no agent runs. One that runs and is silent proves nothing."""
+        for _ in range(_ASKED_TIMES):
+            status = self._ask()
+            if status is not None or not self._agent_runs():
+                return status
+            self._sleep(_AGAIN_AFTER_S)
+        raise HostError(
+            f"{_UNIT} runs and does not answer: whether this node serves cannot be told; look at"
+            " `journalctl -u nodegate`, take its traffic away, stop the agent, then run again"
+        )
+
+    def _agent_runs(self) -> bool:
+        if not self._host.has("systemctl"):
+            return False
+        return self._host.run(["systemctl", "is-active", _UNIT]).out.strip() in _RUNS
 
     def holds(self) -> bool:
         """Whether the node is in a maintenance that `take` began."""

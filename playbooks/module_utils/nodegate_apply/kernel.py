@@ -16,7 +16,7 @@ from .kernel_cpu import acs_settings, aspm_settings, governor_settings
 from .kernel_iommu import RIVALS, iommu_setting, iommu_words
 from .kernel_limits import limit_settings
 from .kernel_memory import hugepage_settings, thp_settings
-from .kernel_modules import forbid_settings, initramfs_groups, load_settings, of_gpu
+from .kernel_modules import all_loaded, forbid_settings, initramfs_groups, load_settings, of_gpu
 from .kernel_mounts import mount_settings
 from .kernel_swap import reload_groups, swap_settings
 from .kernel_sysctl import runtime_settings, sysctl_settings
@@ -50,9 +50,11 @@ def part_of(profile: dict[str, Any]) -> dict[str, Any]:
 def wanted_kernel(profile: dict[str, Any], host: Host, *, settled: bool = False) -> list[Setting]:
     """All settings of the role. `profile`: at least its parts host, gpus and fabric, with all keys."""
     part = profile["host"]
+    modules = [name for name in part["modules"] if not of_gpu(name)]
     return [
-        *sysctl_settings(host, part["sysctl"]),
-        *load_settings(host, [m for m in part["modules"] if not of_gpu(m)], "host.modules", "kernel"),
+        # Modules first: some bring keys of their own (nf_conntrack, br_netfilter).
+        *load_settings(host, modules, "host.modules", "kernel"),
+        *sysctl_settings(host, part["sysctl"], coming=lambda: not all_loaded(host, modules)),
         *forbid_settings(host, part["modules_absent"]),
         *_boot_words(host, part),
         *limit_settings(host, part["engine_limits"]),
@@ -67,7 +69,7 @@ def wanted_kernel(profile: dict[str, Any], host: Host, *, settled: bool = False)
 def kernel_groups(host: Host) -> dict[str, Callable[[], None]]:
     """What is run once after settings that ask for it."""
     return {
-        **grub_groups(BootLoader(host)),
+        **grub_groups(host, BootLoader(host)),
         **initramfs_groups(host),
         **reload_groups(host),
         **boot_groups(host),

@@ -36,6 +36,11 @@ def state_of(host: Host, name: str) -> str:
     return "built in" if name in _builtin(host) else "absent"
 
 
+def all_loaded(host: Host, names: Iterable[str]) -> bool:
+    """Whether nothing is left to load."""
+    return all(state_of(host, name) in ("live", "built in") for name in names)
+
+
 def _builtin(host: Host) -> frozenset[str]:
     release = (host.read("/proc/sys/kernel/osrelease") or "").strip()
     lines = (host.read(f"/lib/modules/{release}/modules.builtin") or "").splitlines()

@@ -15,6 +15,8 @@ RELOAD = "systemctl daemon-reload"
 _MARK = "# nodegate (host.swap: false): "
 _SWAPOFF_S = 600.0
 _FIELD = "host.swap"
+#: Services that make swap space at boot (compressed memory, a file) without a unit of type swap.
+SERVICES = ("zramswap.service", "zram-config.service", "dphys-swapfile.service")
 
 
 def swap_settings(host: Host, swap: bool | None) -> list[Setting]:
@@ -66,13 +68,23 @@ def _units(host: Host) -> Setting:
             raise HostError(f"systemctl list-unit-files --type=swap: {done.said}")
         rows = [line.split() for line in done.out.splitlines() if line.split()]
         names = [row[0] for row in rows if len(row) > 1 and row[1] in ("enabled", "static", "generated")]
-        return [name for name in names if not _of_fstab(host, name)]
+        own = [name for name in names if not _of_fstab(host, name)]
+        return list(dict.fromkeys([*own, *_services(host)]))
 
     def write() -> None:
         for name in found():
             host.must(["systemctl", "mask", name])
+            if name in SERVICES:
+                host.must(["systemctl", "stop", name], timeout_s=_SWAPOFF_S)
 
     return Setting("swap units", _FIELD, "none", lambda: " ".join(found()) or "none", write, after=RELOAD)
+
+
+def _services(host: Host) -> list[str]:
+    """Services that would make swap space again."""
+    done = host.run(["systemctl", "list-unit-files", "--no-legend", "--no-pager", *SERVICES])
+    rows = [line.split() for line in done.out.splitlines()]  # none at all is status 1
+    return [row[0] for row in rows if len(row) > 1 and row[0] in SERVICES and row[1] == "enabled"]
 
 
 def _of_fstab(host: Host, name: str) -> bool:

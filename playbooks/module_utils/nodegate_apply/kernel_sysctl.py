@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Callable
 
 from .files import file_setting, no_file_setting
 from .host import Host, HostError
@@ -30,8 +31,8 @@ def parts_of(key: str) -> list[str]:
     return [part.replace("/", ".") for part in key.split(".")]
 
 
-def paths_of(host: Host, key: str) -> list[str]:
-    """Files of the kernel that a key stands for. Raises HostError when there is none."""
+def there_of(host: Host, key: str) -> list[str]:
+    """Files of the kernel that a key stands for, of what there is."""
     paths = [PROC_SYS]
     for part in parts_of(key):
         if "*" in part:
@@ -40,7 +41,12 @@ def paths_of(host: Host, key: str) -> list[str]:
             ]
         else:
             paths = [f"{path}/{part}" for path in paths]
-    there = [path for path in paths if host.exists(path)]
+    return [path for path in paths if host.exists(path)]
+
+
+def paths_of(host: Host, key: str) -> list[str]:
+    """As there_of. Raises HostError when there is none."""
+    there = there_of(host, key)
     if not there:
         raise HostError(
             f"this kernel has no {key}: setting it does nothing; take it out of host.sysctl in the profile,"
@@ -54,30 +60,47 @@ def sysctl_text(wanted: dict[str, int | str]) -> str:
     return _HEADING + "".join(f"{key} = {value}\n" for key, value in wanted.items())
 
 
-def runtime_settings(host: Host, wanted: dict[str, int | str]) -> list[Setting]:
+def runtime_settings(
+    host: Host, wanted: dict[str, int | str], coming: Callable[[], bool] = lambda: False
+) -> list[Setting]:
     """The values that the kernel has now."""
-    return [_runtime(host, key, str(value)) for key, value in wanted.items()]
+    return [_runtime(host, key, str(value), coming) for key, value in wanted.items()]
 
 
-def sysctl_settings(host: Host, wanted: dict[str, int | str]) -> list[Setting]:
-    """The file, the values now, and what a later file makes of them at boot."""
+def sysctl_settings(
+    host: Host, wanted: dict[str, int | str], coming: Callable[[], bool] = lambda: False
+) -> list[Setting]:
+    """The values now, the file, and what a later file makes of them at boot.
+
+    `coming`: whether a key that is missing may come with modules that are loaded before, in the same run.
+    Those keys are written first: of one that did not come it is told before any other has been set.
+    """
     field = "host.sysctl"
     if not wanted:
         return [no_file_setting(host, FILE, field)]
     later = SharedLook(lambda: later_lines(host))
+    missing_first = dict(sorted(wanted.items(), key=lambda item: bool(there_of(host, item[0]))))
     return [
+        *runtime_settings(host, missing_first, coming),
         file_setting(host, FILE, sysctl_text(wanted), field),
-        *runtime_settings(host, wanted),
         *(_at_boot(later, key, str(value)) for key, value in wanted.items()),
     ]
 
 
-def _runtime(host: Host, key: str, want: str) -> Setting:
-    def read() -> str:
+def _runtime(host: Host, key: str, want: str, coming: Callable[[], bool]) -> Setting:
+    def read() -> str | None:
+        if not there_of(host, key) and coming():
+            return None
         seen = {path: " ".join((host.read(path) or "").split()) for path in paths_of(host, key)}
         wrong = {path: value for path, value in seen.items() if not _same(value, want)}
         if not wrong:
             return want
+        fixed = [path for path in wrong if not (host.mode(path) or 0) & 0o222]
+        if fixed:
+            raise HostError(
+                f"{fixed[0]}: is {wrong[fixed[0]]} and read-only in this kernel;"
+                " take it out of host.sysctl in the profile"
+            )
         if len(seen) == 1:
             return next(iter(wrong.values())) or "(empty)"
         return ", ".join(f"{value} ({path.removeprefix(PROC_SYS + '/')})" for path, value in wrong.items())

@@ -76,6 +76,8 @@ class PackageSet:
         return Setting(
             f"package {name}", f"{FIELD}.{name}", f"{version}, held", lambda: self._seen(name, version),
             self._install, advice="read /var/log/apt/term.log",
+            # Their scripts restart the driver's services, and libraries no longer fit the loaded module.
+            disturbs=lambda: self.coming,
         )  # fmt: skip
 
     def _seen(self, name: str, version: str) -> str | None:

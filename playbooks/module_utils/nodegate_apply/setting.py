@@ -35,6 +35,8 @@ class Setting:
     same: Callable[[str, str], bool] | None = None
     #: Written after all others have been, once, if any setting of that group was written (reload, restart).
     after: str | None = None
+    #: Whether writing it would disturb an engine that serves; unset = it would not.
+    disturbs: Callable[[], bool] | None = None
 
     def is_so(self, value: str | None) -> bool:
         """Whether a value that was read is what is wanted."""
@@ -107,12 +109,14 @@ def settle(
     check: bool = False,
     settled: bool = False,
     groups: dict[str, Callable[[], None]] | None = None,
+    free: Callable[[], None] | None = None,
 ) -> Report:
     """Make every setting so, or with `check` only tell what differs.
 
     `settled`: the node has been rebooted for it; what still waits for a reboot then is a failure. `groups`:
-    what is run once after the settings of that group have been written. Nothing is written when a setting
-    cannot be read or cannot be changed: half a change is worse than none.
+    what is run once after the settings of that group have been written. `free`: called before something is
+    written that disturbs a node that serves; it raises HostError. Nothing is written when a setting cannot be
+    read or cannot be changed: half a change is worse than none.
     """
     wanted = list(settings)
     report = Report()
@@ -122,6 +126,8 @@ def settle(
         _tell(report, setting, look, state, settled)
     drifted = [s for s, state in zip(wanted, states, strict=True) if state == DRIFTED]
     report.changed = bool(drifted)
+    if not check and not report.problems and free is not None:
+        _free(report, drifted, free)
     if not check and not report.problems and drifted:
         _write(report, drifted, groups or {})
         looks = _read_back(report, wanted, drifted, looks)
@@ -132,6 +138,15 @@ def settle(
     ]
     report.records = [_record(s, look) for s, look in zip(wanted, looks, strict=True)]
     return report
+
+
+def _free(report: Report, drifted: list[Setting], free: Callable[[], None]) -> None:
+    setting = next((one for one in drifted if one.disturbs is not None and one.disturbs()), None)
+    if setting is not None:
+        try:
+            free()
+        except HostError as cause:
+            report.problems.append(f"{setting.name} ({setting.field}): {cause}")
 
 
 def _look(setting: Setting) -> Look:
