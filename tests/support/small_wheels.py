@@ -34,8 +34,8 @@ def make_wheel(
     info = f"{name}-{version}.dist-info"
     whole = {
         **files,
-        f"{info}/METADATA": f"Name: {project}\nVersion: {version}\n",
-        f"{info}/WHEEL": f"Tag: {tag}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {project}\nVersion: {version}\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }
     whole = {key.replace("INFO", info): text for key, text in whole.items()}
     rows = [f"{key},sha256={_hash(text)},{len(text)}" for key, text in whole.items()]

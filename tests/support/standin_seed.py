@@ -41,6 +41,9 @@ LIVE = {
         "proc/cmdline": f"/{HOME}/proc/cmdline",
         "proc/swaps": f"/{HOME}/proc/swaps",
         "etc": "/etc",
+        "var/lib/dpkg": "/var/lib/dpkg",
+        # Environments of engines.
+        "opt": "/opt",
         # Records of what only root can read.
         "run": "/run",
     },

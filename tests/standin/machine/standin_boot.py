@@ -40,7 +40,9 @@ def argument(line: str, name: str) -> str | None:
 
 
 def reset_gpus(machine: Machine) -> None:
-    """Limits and persistence go, staged modes come."""
+    """The installed driver runs, limits and persistence go, staged modes come."""
+    version = machine.own["driver_version"]
+    machine.nvml["system"] |= {"driver_version": version, "nvml_version": f"13.{version}"}
     for gpu in machine.gpus:
         power = gpu["power"]
         power["requested_limit_w"] = power["enforced_limit_w"] = power["default_limit_w"]
