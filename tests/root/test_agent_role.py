@@ -152,7 +152,7 @@ def test_a_sick_release_goes_back(site: Site) -> None:
     wheel = _wheel(site.rig.folder, "9.2.0", sick=True)
     variables = {**site.variables, "nodegate_wheel": str(wheel)}
     words = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
-    done = site.run("upgrade_agent.yml", *words, "-e", "nodegate_agent_health_s=30", fails=True)
+    done = site.run("upgrade_agent.yml", *words, "-e", "nodegate_agent_health_s=12", fails=True)
     said = " ".join(done.output.split())  # Ansible breaks long lines
     assert "its last line: this release is broken" in said and "runs again)" in said
     assert host.must(["readlink", "/opt/nodegate"]) == good and site.engine() == engine
