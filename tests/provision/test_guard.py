@@ -132,6 +132,12 @@ def test_a_failing_check_names_its_tag(verdict):
     assert judge(status(results=[result("WARN")]), "h").warnings
 
 
+def test_what_is_unknown_of_an_engine_is_told_while_it_serves():
+    unknown = result("UNKNOWN", check="engine.numa", subject="engine:main")
+    assert judge(status(results=[unknown]), "h").good and judge(status(results=[unknown]), "h").warnings
+    assert judge(status(ready=False, results=[unknown]), "h").problems
+
+
 def test_it_waits_for_the_proof():
     clock, proofs = [0.0], [Proof(waiting=["x"]), Proof(problems=["y"]), Proof()]
 

@@ -59,8 +59,9 @@ def judge(status: dict[str, Any] | None, profile_hash: str, *, ready: bool = Tru
             "the agent runs another profile; run the phase agent, or look at `journalctl -u nodegate`"
         )
         return proof
+    open_gates = serving(status)
     for results in _by_check(status["results"]):
-        _weigh(proof, results)
+        _weigh(proof, results, open_gates)
     mode = status.get("mode")
     if not status["results"]:
         proof.waiting.append("the agent has run no check yet")
@@ -82,8 +83,11 @@ def _by_check(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return list(groups.values())
 
 
-def _weigh(proof: Proof, results: list[dict[str, Any]]) -> None:
+def _weigh(proof: Proof, results: list[dict[str, Any]], open_gates: list[str]) -> None:
+    """Sort one check's results. What is not known of an engine that serves is told: its gate has judged it."""
     first = results[0]
+    engine = str(first["subject"]).removeprefix("engine:")
+    judged = first["verdict"] == "UNKNOWN" and engine in open_gates
     for result in results:
         action = result.get("action") or {}
         finding = {key: result.get(key) for key in _KEPT}
@@ -93,7 +97,7 @@ def _weigh(proof: Proof, results: list[dict[str, Any]]) -> None:
     line = f"{first['check']} {first['subject']}{more}: {first['summary']}"
     remedy = f"run site.yml --tags {tag}" if tag else hint
     line = f"{line}; {remedy}" if remedy else line
-    if first["verdict"] == "WARN" or first.get("waived") or first.get("shadow"):
+    if first["verdict"] == "WARN" or first.get("waived") or first.get("shadow") or judged:
         proof.warnings.append(line)
     else:
         proof.problems.append(f"{first['verdict']} {line}")
