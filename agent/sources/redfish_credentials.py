@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 from agent.errors import SourceUnavailable
 from agent.secret_path import open_to_others, secret_path
 
+#: The service's user, to whom role agent gives the file.
+AGENT_USER = "nodegate"
 MAX_FILE_BYTES = 4096
 _REMEDY = "write two lines, `username: ...` and `password: ...`"
 
@@ -43,11 +47,20 @@ def read_credentials(path: str) -> Credentials:
 def _refuse_readable_by_others(path: str, status: os.stat_result, real: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise SourceUnavailable(f"{path}: credentials must be in a regular file")
-    if status.st_uid not in (0, os.geteuid()):
+    if status.st_uid not in _owners():
         raise SourceUnavailable(f"{path}: belongs to user id {status.st_uid}; give it to root or the agent")
     mode = stat.S_IMODE(status.st_mode)
     if open_to_others(real, mode):
         raise SourceUnavailable(f"{path}: mode {mode:04o} lets others at the password; chmod 0600")
+
+
+def _owners() -> set[int]:
+    """Users whose file is believed: root, who runs this, and for root the agent's own."""
+    owners = {0, os.geteuid()}
+    if os.geteuid() == 0:
+        with contextlib.suppress(KeyError):
+            owners.add(pwd.getpwnam(AGENT_USER).pw_uid)
+    return owners
 
 
 def _parse(path: str, data: bytes) -> Credentials:

@@ -1,6 +1,7 @@
 """The credentials file: whose it must be, what must be in it, and that no error shows any of it."""
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -37,19 +38,36 @@ def test_a_file_that_others_can_get_at_is_refused(tmp_path: Path, mode: int) -> 
         read_credentials(_file(tmp_path, mode=mode))
 
 
-def test_a_file_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = _file(tmp_path)
-    owner = Path(path).stat().st_uid
+def _owned_by(monkeypatch: pytest.MonkeyPatch, owner: int) -> None:
+    """Every file belongs to this user."""
     real = os.fstat
     fields = 10
 
     def of_somebody(descriptor: int) -> os.stat_result:
         values = list(real(descriptor))[:fields]
-        values[4] = owner + 4321
+        values[4] = owner
         return os.stat_result(values)
 
     monkeypatch.setattr(os, "fstat", of_somebody)
-    with pytest.raises(SourceUnavailable, match=f"belongs to user id {owner + 4321}"):
+
+
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _file(tmp_path)
+    owner = Path(path).stat().st_uid + 4321
+    _owned_by(monkeypatch, owner)
+    with pytest.raises(SourceUnavailable, match=f"belongs to user id {owner}"):
+        read_credentials(path)
+
+
+def test_root_takes_the_file_of_the_agents_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _file(tmp_path)
+    _owned_by(monkeypatch, 4321)
+    agents = pwd.struct_passwd(("nodegate", "x", 4321, 4321, "", "/", ""))
+    monkeypatch.setattr(pwd, "getpwnam", {"nodegate": agents}.__getitem__)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert read_credentials(path).username
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SourceUnavailable, match="belongs to user id 4321"):
         read_credentials(path)
 
 

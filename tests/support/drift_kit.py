@@ -63,7 +63,9 @@ def widen(site: Site, name: str) -> dict[str, Any]:
         **yaml.safe_load(path.read_text()),
         "gpus": {"packages": dict.fromkeys(PACKAGES, f"{DRIVER}-0ubuntu1")},
         "engines": {
-            "main": {"launch": {"environment": ENGINE, "command": [f"{ENGINE['path']}/bin/python", *command[1:]]}}
+            "main": {
+                "launch": {"environment": ENGINE, "command": [f"{ENGINE['path']}/bin/python", *command[1:]]}
+            }
         },
     }
     site.layer(name, own)

@@ -40,6 +40,7 @@ LIVE = {
         **{f"proc/sys/{name}": f"/run/standin/{name}" for name in ("vm", "kernel", "fs")},
         "proc/cmdline": f"/{HOME}/proc/cmdline",
         "proc/swaps": f"/{HOME}/proc/swaps",
+        "proc/self/mounts": "/proc/self/mounts",
         "etc": "/etc",
         "var/lib/dpkg": "/var/lib/dpkg",
         # Environments of engines.
