@@ -80,7 +80,7 @@ def resolve(
     for asked, value in bmc.bios.items():
         try:
             want = _explicit(asked, value, names)
-            wants[want.name] = want
+            wants[want.name] = _agreed(wants.get(want.name), want)
         except IntentError as cause:
             faults.append(cause)
     explicit = set(wants)
@@ -118,7 +118,8 @@ def _explicit(asked: str, value: Value, names: Collection[str]) -> Want:
 
 def no_such_name(name: str, where: str, names: Collection[str]) -> IntentError:
     """The error for an attribute that the BIOS does not have, with names that are near."""
-    near = difflib.get_close_matches(name, list(names)[:MOST_NAMES], 3, 0.6)
+    by_letters = {each.lower(): each for each in list(names)[:MOST_NAMES]}
+    near = [by_letters[each] for each in difflib.get_close_matches(name.lower(), by_letters, 3, 0.6)]
     hint = f"; near: {', '.join(said(each) for each in near)}" if near else ""
     return IntentError(
         f"the BIOS has no attribute {name}{hint}",

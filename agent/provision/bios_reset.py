@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agent.checks.redfish_tree import said
 from agent.provision.bios_state import Acts, State, read_again
 from agent.provision.redfish_words import NotThere, RedfishError, Uncertain
 
@@ -19,6 +20,8 @@ RESET_TYPES = ("GracefulRestart", "ForceRestart", "PowerCycle")
 #: BootProgress.LastState values at which the BIOS has done its part.
 POST_ENDED = frozenset({"OSBootStarted", "OSRunning", "SystemHardwareInitializationComplete", "SetupEntered"})
 POLL_S = 5.0
+#: No POST takes longer; BootProgress of some BMCs stands still though.
+POST_WITHIN_S = 900.0
 #: After the end of POST, a BMC takes a while to show what the BIOS told it.
 SHOWN_WITHIN_S = 120.0
 #: A restart that the operating system has been asked for, and that has not begun by then, does not come.
@@ -67,11 +70,32 @@ def reset(bmc: Acts, state: State, wanted: str | None) -> str:
         kinds, known = ("On",), [*known, "On"]
     kind = next((each for each in kinds if each in known), None)
     if kind is None:
-        raise RedfishError(f"the system offers no {' or '.join(kinds)}, but {', '.join(known)}", where=where)
+        listed = ", ".join(said(each) for each in known)
+        remedy = "name one of those by bios_reset_type, or reset the node by hand"
+        raise RedfishError(
+            f"the system offers no {' or '.join(kinds)}, but {listed}", where=where, remedy=remedy
+        )
     # When the answer is lost, whether the reset comes is seen by watching; it is asked for once only.
     with contextlib.suppress(Uncertain):
         bmc.post(target, {"ResetType": kind})
     return kind
+
+
+def after_post(bmc: Acts, state: State, tell: Callable[[str], None]) -> State:
+    """The state once a POST that goes on is over, as after a run that was cut off while it waited for it.
+
+    A machine is not reset in the middle of it, unless it takes longer than any POST does.
+    """
+    end_s = bmc.mono_s() + POST_WITHIN_S
+    tell(f"{bmc.origin}: the machine is in POST ({said(str(state.boot))}); waiting for its end")
+    while bmc.mono_s() < end_s:
+        bmc.sleep(POLL_S)
+        now = _look(bmc, state, end_s)
+        if now is not None and not now.in_post:
+            bmc.sleep(POLL_S)  # what the BIOS told the BMC at the end of POST is shown a moment later
+            return read_again(bmc, state.system_path)
+    tell(f"{bmc.origin}: still in POST after {POST_WITHIN_S:.0f} s; going on")
+    return read_again(bmc, state.system_path)
 
 
 def wait_for_settings(
@@ -90,7 +114,7 @@ def wait_for_settings(
                 return now
             if now.boot is not None and now.boot != told:
                 told = now.boot
-                tell(f"{bmc.origin}: boot: {told}")
+                tell(f"{bmc.origin}: boot: {said(told)}")
         _give_up(bmc, watch, now, now_s, timeout_s)
 
 
@@ -110,7 +134,8 @@ def _give_up(bmc: Acts, watch: _Watch, now: State | None, now_s: float, timeout_
         raise RedfishError(f"no reset in {BEGINS_WITHIN_S:.0f} s", where=where, remedy=remedy)
     if now_s - watch.asked_s >= timeout_s:
         words = "; ".join(now.rejects()) if now is not None else ""
-        at = f", boot is at {now.boot}" if now is not None and now.boot else ""
+        at = f", boot is at {said(now.boot)}" if now is not None and now.boot else ""
+        at += ", the host is off" if now is not None and now.system.get("PowerState") == "Off" else ""
         told = f": {words}" if words else ""
         raise RedfishError(
             f"the settings are not there {timeout_s:.0f} s after the reset{at}{told}",

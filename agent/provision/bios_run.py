@@ -16,9 +16,9 @@ from agent.bmc_profile import Bmc
 from agent.checks.redfish_tree import said
 from agent.errors import AgentError
 from agent.provision.bios_plan import Plan, Step, make_plan, pending_of
-from agent.provision.bios_reset import reset, wait_for_settings
+from agent.provision.bios_reset import after_post, reset, wait_for_settings
 from agent.provision.bios_state import Acts, State, read_again, read_registry, read_state
-from agent.provision.redfish_words import Conflict, RedfishError
+from agent.provision.redfish_words import Conflict, RedfishError, Refused, Uncertain
 
 RESET_TIMEOUT_S = 1800.0
 #: A BMC may take a moment to show what it has just been told.
@@ -95,9 +95,13 @@ def _settle(bmc: Acts, wanted: Bmc, options: Options, outcome: Outcome) -> None:
     if not state.current:
         where = f"{bmc.origin}{state.system_path}"
         raise RedfishError("shows no BIOS attributes", where=where, remedy="wait until POST is over")
-    _tell_version(wanted, state, outcome)
     resolved = resolve(wanted, state.machine, state.current)
     plan = _plan(bmc, state, resolved)
+    if plan.steps and state.in_post and not options.check:
+        state = after_post(bmc, state, options.tell)
+        resolved = resolve(wanted, state.machine, state.current)
+        plan = _plan(bmc, state, resolved)
+    _tell_version(wanted, state, outcome)
     _tell_plan(plan, outcome)
     outcome.problems += [str(fault) for fault in resolved.faults] + list(plan.problems)
     if plan.foreign and not options.accept_pending:
@@ -128,6 +132,8 @@ def _act(
     def right(now: State) -> bool:
         return all(want.met(now.current.get(want.name)) for want in resolved.wants)
 
+    if plan.waiting and not to_stage:
+        _schedule(bmc, state, {step.name: step.value for step in plan.steps if step.waiting})
     outcome.reboot_required = True
     kind = reset(bmc, state, options.reset_type)
     outcome.changed = outcome.activated = True
@@ -170,6 +176,20 @@ def _stage(bmc: Acts, state: State, to_stage: Mapping[str, Value]) -> None:
         where=f"{bmc.origin}{state.settings_path}",
         remedy="see the BMC's log; another setting may lock it",
     )
+
+
+def _schedule(bmc: Acts, state: State, waiting: Mapping[str, Value]) -> None:
+    """Have what was staged by others or long ago applied by the reset.
+
+    Some BMCs (Dell) need a job for that, which a PATCH with an apply time makes; without one the settings
+    wait for ever. Where the job is there already, the PATCH is refused.
+    """
+    if not state.takes_on_reset:
+        return
+    try:
+        bmc.patch(state.settings_path, _body(state, waiting), state.settings_etag)
+    except (Refused, Uncertain):
+        return  # whether they are applied is read after the reset
 
 
 def _missing(current: Mapping[str, Any], shown: Mapping[str, Any], wanted: Mapping[str, Value]) -> list[str]:
@@ -219,7 +239,7 @@ def _tell_plan(plan: Plan, outcome: Outcome) -> None:
 
 
 def _foreign(bmc: Acts, foreign: Mapping[str, Any]) -> str:
-    listed = ", ".join(f"{name}={said(str(value))}" for name, value in list(foreign.items())[:6])
+    listed = ", ".join(f"{said(name)}={said(str(value))}" for name, value in list(foreign.items())[:6])
     more = f" and {len(foreign) - 6} more" if len(foreign) > 6 else ""
     remedy = "clear them on the BMC, write them into bmc.bios, or run with bios_accept_pending=true"
     told = "BIOS settings wait for the next reset that the profile does not ask for"

@@ -13,6 +13,16 @@ from agent.provision.redfish_words import NotThere, RedfishError, messages_of
 
 ROOT = "/redfish/v1"
 _SETTINGS = "@Redfish.Settings"
+#: BootProgress.LastState values before the BIOS has done its part.
+_IN_POST = frozenset(
+    {
+        "PrimaryProcessorInitializationStarted",
+        "BusInitializationStarted",
+        "MemoryInitializationStarted",
+        "SecondaryProcessorInitializationStarted",
+        "PCIResourceConfigStarted",
+    }
+)
 
 
 class Acts(Protocol):
@@ -82,6 +92,11 @@ class State:
         """BootProgress.LastState; None where the BMC does not follow it."""
         last = _part(self.system, "BootProgress").get("LastState")
         return last if isinstance(last, str) else None
+
+    @property
+    def in_post(self) -> bool:
+        """Whether the BIOS is at work, as far as the BMC follows it: what waits may be taken over by it."""
+        return self.system.get("PowerState") == "On" and self.boot in _IN_POST
 
     def rejects(self) -> tuple[str, ...]:
         """What was wrong with the settings that were last taken over, in the BMC's words."""

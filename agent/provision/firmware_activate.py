@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent.checks.redfish_tree import said
+from agent.errors import AgentError
 from agent.provision.firmware_inventory import document, link, members
 from agent.provision.firmware_push import ImageRefused, Writes
 from agent.provision.redfish_words import LoginRefused, RedfishError, Refused, Uncertain, Untrusted
@@ -26,7 +27,7 @@ _AUX: tuple[tuple[str, tuple[str, ...], Mapping[str, str]], ...] = (
     ("HpeComputerSystemExt.SystemReset", ("AuxCycle",), {}),
 )
 _OFF_WITHIN_S, _POLL_S, _LOOK_S = 180.0, 5.0, 20.0
-#: A host that is off this long after its power came back has to be switched on.
+#: A host that is off this long after its power came back has to be switched on; how often it is told to.
 _COMES_ON_S = 60.0
 #: What one activation of a group of images must be, strongest first: each does what those after it do.
 STRENGTH = ("ac_power_cycle", "reset", "bmc_reset", "none")
@@ -87,15 +88,30 @@ def activate(
     bmc: Acts, action: Action, within_s: float, is_done: Callable[[], str | None], tell: Callable[[str], None]
 ) -> None:
     """Do it and wait until `is_done` has nothing to say. Raises ImageRefused with what it says at the end."""
-    if action.host_off and action.system is not None:
-        _switch_off(bmc, action.system, tell)
-    tell(f"activation: {action.body['ResetType']} by {action.target}")
-    start_s = bmc.mono_s()
     try:
+        if action.host_off and action.system is not None:
+            _switch_off(bmc, action.system, tell)
+        tell(f"activation: {action.body['ResetType']} by {action.target}")
         bmc.post(action.target, action.body)
     except Uncertain:
         tell("activation: the BMC went away while it was told; looking what comes of it")
-    _wait(bmc, action, start_s, within_s, is_done, tell)
+    except AgentError as cause:
+        raise ImageRefused(f"{cause}{_on_again(bmc, action, tell)}") from None
+    _wait(bmc, action, bmc.mono_s(), within_s, is_done, tell)
+
+
+def _on_again(bmc: Acts, action: Action, tell: Callable[[str], None]) -> str:
+    """Leave no host off that was switched off for nothing: a play reaches only a host that is on."""
+    if not action.host_off or action.system is None:
+        return ""
+    try:
+        if _is_on(bmc, action.system):
+            return ""
+        if _switch(bmc, action.system, "On", tell):
+            return "; the host, which was off for this, was switched on again"
+    except RedfishError:
+        pass  # what is said next is what a person has to know
+    return "; the host was to be off for this: see that it is on"
 
 
 def _wait(
@@ -108,7 +124,7 @@ def _wait(
 ) -> None:
     waits_for: str | None = "nothing has been read yet"
     told: str | None = None
-    switched_on = False
+    switch_on_s = _COMES_ON_S
     while waits_for is not None:
         spent_s = bmc.mono_s() - start_s
         if spent_s >= within_s:
@@ -120,9 +136,9 @@ def _wait(
         try:
             waits_for = is_done()
             if action.system is not None and not _is_on(bmc, action.system):
-                waits_for = waits_for or "the host is off"
-                if not switched_on and spent_s >= _COMES_ON_S:
-                    switched_on = True
+                waits_for = f"{waits_for}; the host is off" if waits_for else "the host is off"
+                if spent_s >= switch_on_s:
+                    switch_on_s = spent_s + _COMES_ON_S
                     _switch(bmc, action.system, "On", tell)
         except (Untrusted, LoginRefused):
             raise
@@ -240,12 +256,12 @@ def _is_on(bmc: Acts, system: str) -> bool:
 def _switch_off(bmc: Acts, system: str, tell: Callable[[str], None]) -> None:
     """First as the host likes it, then without asking it. Raises ImageRefused when it stays on."""
     for type_ in ("GracefulShutdown", "ForceOff"):
-        if document(bmc, system, _LOOK_S).get("PowerState") == "Off":
+        if document(bmc, system).get("PowerState") == "Off":
             return
         end_s = bmc.mono_s() + (_OFF_WITHIN_S if _switch(bmc, system, type_, tell) else 0.0)
-        while bmc.mono_s() < end_s and document(bmc, system, _LOOK_S).get("PowerState") != "Off":
+        while bmc.mono_s() < end_s and document(bmc, system).get("PowerState") != "Off":
             bmc.sleep(_POLL_S)
-    state = said(str(document(bmc, system, _LOOK_S).get("PowerState")), 20)
+    state = said(str(document(bmc, system).get("PowerState")), 20)
     if state != "Off":
         raise ImageRefused(
             f"{system}: PowerState is {state} {_OFF_WITHIN_S:.0f} s after ForceOff; switch it off by hand"
@@ -254,7 +270,7 @@ def _switch_off(bmc: Acts, system: str, tell: Callable[[str], None]) -> None:
 
 def _switch(bmc: Acts, system: str, type_: str, tell: Callable[[str], None]) -> bool:
     """Ask for it if it is offered."""
-    target = _offered(bmc, document(bmc, system, _LOOK_S), "#ComputerSystem.Reset", type_)
+    target = _offered(bmc, document(bmc, system), "#ComputerSystem.Reset", type_)
     if target is not None:
         tell(f"activation: {type_}")
         bmc.post(target, {"ResetType": type_}, again=True)

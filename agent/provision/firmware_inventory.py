@@ -7,7 +7,7 @@ in either order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ _TASKS = "/redfish/v1/TaskService/Tasks"
 #: No BMC has more; a longer list is none.
 MAX_MEMBERS = 2000
 MAX_TASKS = 50
+_RUNNING = frozenset({"New", "Starting", "Running", "Pending", "Stopping", "Cancelling"})
 
 
 class Reads(Protocol):
@@ -71,16 +72,46 @@ def _waiting(bmc: Reads, patience_s: float | None) -> dict[str, tuple[str, ...]]
         listed = members(document(bmc, _TASKS, patience_s))
     except Refused:
         return {}  # a BMC without a task list forgets what it has written: it is written again
-    found: dict[str, set[str]] = {}
+    # What was written last counts: a task is still listed after its image ran and another one replaced it.
+    found: dict[str, tuple[str, ...]] = {}
+    for task in sorted(_tasks(bmc, listed, patience_s), key=lambda task: str(task.get("EndTime", ""))):
+        for one, other in _awaited(task):
+            found |= {one: (other,), other: (one,)}
+    return found
+
+
+def running_updates(bmc: Reads) -> list[str]:
+    """Paths of the tasks that write firmware now. Raises RedfishError."""
+    try:
+        listed = members(document(bmc, _TASKS))
+    except Refused:
+        return []
+    return [
+        str(task["@odata.id"])
+        for task in _tasks(bmc, listed, None)
+        if task.get("TaskState") in _RUNNING and isinstance(task.get("@odata.id"), str) and _is_update(task)
+    ]
+
+
+def _tasks(bmc: Reads, listed: list[str], patience_s: float | None) -> Iterator[dict[str, Any]]:
     for path in listed[-MAX_TASKS:]:
         try:
-            task = document(bmc, path, patience_s)
+            yield document(bmc, path, patience_s)
         except NotThere:
             continue  # tasks end and are forgotten while they are read
-        for one, other in _awaited(task):
-            found.setdefault(one, set()).add(other)
-            found.setdefault(other, set()).add(one)
-    return {id_: tuple(sorted(versions)) for id_, versions in found.items()}
+
+
+def _is_update(task: Mapping[str, Any]) -> bool:
+    """By what was asked, by its messages, or by its name."""
+    payload, messages = task.get("Payload"), task.get("Messages")
+    target = payload.get("TargetUri") if isinstance(payload, dict) else None
+    listed = messages if isinstance(messages, list) else []
+    ids = [str(each.get("MessageId")) for each in listed if isinstance(each, dict)]
+    return (
+        str(target).startswith(UPDATE_SERVICE)
+        or any(id_.startswith("Update.") for id_ in ids)
+        or any(word in str(task.get("Name")).lower() for word in ("update", "firmware"))
+    )
 
 
 def _awaited(task: Mapping[str, Any]) -> list[tuple[str, str]]:

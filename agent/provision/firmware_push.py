@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 from agent.bmc_profile import FirmwareImage
 from agent.errors import AgentError
-from agent.provision.firmware_inventory import UPDATE_SERVICE, Reads, document
+from agent.provision.firmware_inventory import UPDATE_SERVICE, Reads, document, running_updates
 from agent.provision.firmware_plan import Step
 from agent.provision.redfish_reply import Reply
 from agent.provision.redfish_task import TaskProgress
+from agent.provision.redfish_words import Uncertain
 
 _BLOCK_BYTES = 1 << 20
 _SIMPLE = "#UpdateService.SimpleUpdate"
@@ -25,7 +26,15 @@ class Writes(Reads, Protocol):
     def post(self, path: str, body: Mapping[str, Any], *, again: bool = False) -> Reply:
         """Start an action."""
 
-    def post_multipart(self, path: str, parameters: Mapping[str, Any], file: Path, timeout_s: float) -> Reply:
+    def post_multipart(
+        self,
+        path: str,
+        parameters: Mapping[str, Any],
+        file: Path,
+        timeout_s: float,
+        *,
+        sha256: str | None = None,
+    ) -> Reply:
         """Send a file."""
 
     def task_wait(
@@ -99,7 +108,9 @@ def push(
     uri = _push_uri(service)
     if uri:
         tell(f"{step.name}: sending {path.name}")
-        reply = bmc.post_multipart(uri, _parameters(service, step), path, image.update_deadline_s)
+        reply = bmc.post_multipart(
+            uri, _parameters(service, step), path, image.update_deadline_s, sha256=image.sha256
+        )
     else:
         target = _simple_target(service)
         assert target is not None and image.image_url is not None  # check_takes has seen to that
@@ -111,6 +122,21 @@ def push(
     task = _task_of(reply)
     if task is not None:
         bmc.task_wait(task, image.update_deadline_s, _Teller(step.name, tell))
+    elif reply.status == 202:
+        remedy = "wait until the BMC is done with it and run the play again, which reads first"
+        raise Uncertain("the image was taken and no task is named", where=f"BMC {uri}", remedy=remedy)
+
+
+def follow_running(bmc: Writes, step: Step, tell: Callable[[str], None]) -> bool:
+    """Wait for the updates that the BMC works on already, as of a run that was cut off; were there any?
+
+    Raises RedfishError, TaskFailed among them.
+    """
+    running = running_updates(bmc)
+    for task in running:
+        tell(f"{step.name}: the BMC works on {task}, waiting for that")
+        bmc.task_wait(task, step.image.update_deadline_s, _Teller(step.name, tell))
+    return bool(running)
 
 
 def _parameters(service: Mapping[str, Any], step: Step) -> dict[str, Any]:

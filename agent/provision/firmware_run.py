@@ -20,11 +20,12 @@ from agent.provision.firmware_plan import Plan, State, Step, place_of, plan
 from agent.provision.firmware_push import (
     ImageRefused,
     check_takes,
+    follow_running,
     push,
     update_service,
     verify_file,
 )
-from agent.provision.redfish_words import TaskLost, Uncertain
+from agent.provision.redfish_words import TaskFailed, TaskLate, TaskLost, Uncertain
 
 #: A look while the BMC may be away, and how long versions may take to show after a task has ended.
 _LOOK_S, _POLL_S = 20.0, 5.0
@@ -117,9 +118,7 @@ class _Run:
         """Everything that can refuse is asked before the first byte is sent; then place by place."""
         paths, service, actions = self._prove(first)
         if self.options.check:
-            updates = any(step.state is State.UPDATE for step in first.due)
-            self.outcome.changed = updates or self.options.allow_reset
-            self._tell_pending([step for step in first.due if step.state is State.PENDING])
+            self._foretell(first)
             return
         left = [step.name for step in first.due]
         try:
@@ -140,6 +139,17 @@ class _Run:
             done = f"done: {', '.join(self.done)}" if self.done else "nothing was changed before"
             raise ImageRefused(f"{cause}; {done}; not done: {', '.join(left)}") from None
 
+    def _foretell(self, first: Plan) -> None:
+        """What a run would do: without leave to reset, what comes after the first wait is held back."""
+        if self.options.allow_reset:
+            self.outcome.changed = True
+        for _place, group in groupby(first.due, key=lambda step: place_of(step.image)):
+            steps = list(group)
+            self.outcome.changed |= any(step.state is State.UPDATE for step in steps)
+            if any(step.image.activation != "none" for step in steps) and not self.options.allow_reset:
+                break
+        self._tell_pending([step for step in first.due if step.state is State.PENDING])
+
     def _prove(self, found: Plan) -> tuple[dict[str, Path], dict[str, Any], dict[str, Action]]:
         updates = [step for step in found.due if step.state is State.UPDATE]
         paths = {step.name: verify_file(step.name, step.image, self.options.beside) for step in updates}
@@ -154,14 +164,30 @@ class _Run:
     def _write(self, step: Step, path: Path, service: Mapping[str, Any]) -> None:
         """Send one image; if its task or answer is lost, what the BMC has then decides."""
         self.outcome.changed = True
+        if self._is_written_meanwhile(step):
+            self.done.append(f"{step.name} written")
+            return
         verify_file(step.name, step.image, self.options.beside)
         try:
             push(self.bmc, service, step, path, self.options.tell)
         except (TaskLost, Uncertain) as cause:
             self.options.tell(f"{step.name}: {cause}")
-            if any(each.state is State.UPDATE for each in self._look([step.name])):
+            # Nothing was being written before, so what is written now is this image.
+            followed = follow_running(self.bmc, step, self.options.tell)
+            if not followed and any(each.state is State.UPDATE for each in self._look([step.name])):
                 raise ImageRefused(f"bmc.images.{step.name}: {cause}") from None
         self.done.append(f"{step.name} written")
+
+    def _is_written_meanwhile(self, step: Step) -> bool:
+        """Whether an update that a run before this one has started, and that still went on, has done it."""
+        try:
+            followed = follow_running(self.bmc, step, self.options.tell)
+        except TaskLate:
+            raise
+        except TaskFailed as cause:
+            self.options.tell(f"{step.name}: the update before this one: {cause}")
+            return False
+        return followed and not any(each.state is State.UPDATE for each in self._look([step.name]))
 
     def _waiting(self, steps: list[Step]) -> list[Step]:
         """Steps that are written and do not run yet; those without an activation must run by themselves."""

@@ -13,6 +13,13 @@ _MEANING = {
     404: "not there",
     405: "cannot be done there",
     412: "it has changed since it was read",
+    413: "too large",
+}
+_REMEDY = {
+    403: "give the account of nodegate_bmc_username the right to change settings and firmware",
+    404: "update the BMC, or do it by hand",
+    405: "update the BMC, or do it by hand",
+    412: "somebody else changes it too: run the play again when they have finished",
 }
 
 
@@ -38,7 +45,9 @@ def refusal(where: str, answer: Answer, secret: str | None) -> Refused:
     messages = messages_of(answer.document, secret)
     words = "; ".join(messages) or _MEANING.get(answer.status, "refused without a word")
     kind = {404: NotThere, 410: NotThere, 412: Conflict}.get(answer.status, Refused)
-    return kind(f"HTTP {answer.status}: {words}", where=where, status=answer.status, messages=messages)
+    remedy = _REMEDY.get(answer.status, "correct what the BMC names and run the play again")
+    problem = f"HTTP {answer.status}: {words}"
+    return kind(problem, where=where, remedy=remedy, status=answer.status, messages=messages)
 
 
 def etag_of(answer: Answer) -> str | None:

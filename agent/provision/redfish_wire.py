@@ -6,6 +6,8 @@ Whether a write can have been done: `NotSent` is certain that not, `Broken` does
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import ssl
 import zlib
 from collections.abc import Mapping
@@ -42,6 +44,10 @@ class Late(Broken):
     """No answer in time."""
 
 
+class FileChanged(WireError):
+    """The file is not the one that was proven; its last block was held back: no whole one has arrived."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What is sent; headers may hold a session token and the body a password, so neither is shown."""
@@ -52,7 +58,35 @@ class Request:
     body: Any = field(default=None, repr=False)
     parameters: str | None = None
     file: Path | None = None
+    sha256: str | None = None
     timeout_s: float = 30.0
+
+
+class ProvenFile:
+    """A file as it is sent: read once, and its last block only given out if the whole has the right hash.
+
+    So whatever is done to the file after it was proven, no other bytes ever arrive as a whole image.
+    """
+
+    def __init__(self, file: BinaryIO, sha256: str | None) -> None:
+        """Of a file that has just been opened."""
+        self._file, self._sha256 = file, sha256
+        self._left = os.fstat(file.fileno()).st_size
+        self._digest = hashlib.sha256()
+
+    def fileno(self) -> int:
+        """By which its length is found."""
+        return self._file.fileno()
+
+    def read(self, most: int) -> bytes:
+        """The next block. Raises FileChanged in place of a last one that is not right."""
+        block = self._file.read(min(most, self._left))
+        self._digest.update(block)
+        self._left -= len(block)
+        short = self._left > 0 and not block
+        if short or (self._left == 0 and self._sha256 not in (None, self._digest.hexdigest())):
+            raise FileChanged("has changed after its SHA-256 was proven")
+        return block
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +131,7 @@ async def _exchange(client: httpx.AsyncClient, url: str, request: Request, file:
         # DSP0266, multipart HTTP push: the parameters must come first.
         how["files"] = [
             ("UpdateParameters", (None, request.parameters or "{}", "application/json")),
-            ("UpdateFile", (request.file.name, file, "application/octet-stream")),
+            ("UpdateFile", (request.file.name, ProvenFile(file, request.sha256), "application/octet-stream")),
         ]
     elif request.body is not None:
         how["json"] = request.body

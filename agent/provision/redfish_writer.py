@@ -73,6 +73,7 @@ class RedfishWriter:
         self._secret = None if password is None else str(password)
         self._request_s = request_s
         self._patience = Patience(f"BMC {self.origin}", patience_s, mono_s, sleep, on_wait)
+        self._login_patience = self._patience
         credentials = credentials_of(f"BMC {self.origin}", username, password)
         context = trust(url, ca_file, tls_verify, has_secret=credentials is not None, used=transport is None)
         self._session = Session(self.origin, credentials, self._send_in_time)
@@ -149,11 +150,18 @@ class RedfishWriter:
         request = wire.Request("POST", self._valid(path), body=dict(body), timeout_s=2 * self._request_s)
         return self._written(request, again=again)
 
-    def post_multipart(self, path: str, parameters: Mapping[str, Any], file: Path, timeout_s: float) -> Reply:
-        """Send a file with its UpdateParameters (UpdateService MultipartHttpPushUri)."""
-        request = wire.Request(
-            "POST", self._valid(path), parameters=json.dumps(parameters), file=file, timeout_s=timeout_s
-        )
+    def post_multipart(
+        self,
+        path: str,
+        parameters: Mapping[str, Any],
+        file: Path,
+        timeout_s: float,
+        *,
+        sha256: str | None = None,
+    ) -> Reply:
+        """Send a file with its UpdateParameters (MultipartHttpPushUri); whole only with that hash."""
+        said = json.dumps(parameters)
+        request = wire.Request("POST", self._valid(path), {}, None, said, file, sha256, timeout_s)
         return self._written(request, again=False)
 
     def delete(self, path: str) -> Reply:
@@ -206,7 +214,7 @@ class RedfishWriter:
 
     def _ask(self, request: wire.Request, *, again: bool, patience_s: float | None = None) -> wire.Answer:
         """Ask until there is an answer to go by. Raises RedfishError."""
-        patience = self._patience.of(patience_s)
+        patience = self._login_patience = self._patience.of(patience_s)
         request = replace(request, timeout_s=min(request.timeout_s, self._request_s)) if again else request
         while True:
             after_s = limit_s = None
@@ -214,6 +222,9 @@ class RedfishWriter:
                 answer = self._once(patience.cut(request, whole=request.file is not None))
             except wire.CertificateRefused as cause:
                 raise self._untrusted(cause) from None
+            except wire.FileChanged as cause:
+                remedy = "the upload was cut off; let nothing write to the file, and run the play again"
+                raise RedfishError(str(cause), where=str(request.file), remedy=remedy) from None
             except wire.NotSent as cause:
                 problem = str(cause)
             except wire.Broken as cause:
@@ -245,15 +256,21 @@ class RedfishWriter:
 
     def _once(self, request: wire.Request) -> wire.Answer:
         """Ask once, with a login; a session that has ended is opened again, once."""
-        with_login = replace(request, headers={**request.headers, **self._session.headers()})
-        answer = self._send(with_login)
+        answer = self._send(self._with_login(request))
         if answer.status == 401 and self._session.forget():
-            answer = self._send(replace(request, headers={**request.headers, **self._session.headers()}))
+            answer = self._send(self._with_login(request))
         return answer
+
+    def _with_login(self, request: wire.Request) -> wire.Request:
+        """What fails at the login was not asked yet."""
+        try:
+            return replace(request, headers={**request.headers, **self._session.headers()})
+        except wire.Broken as cause:
+            raise wire.NotSent(str(cause)) from None
 
     def _send_in_time(self, request: wire.Request) -> wire.Answer:
         asked = replace(request, timeout_s=min(request.timeout_s, self._request_s))
-        return self._send(self._patience.cut(asked, whole=False))
+        return self._send(self._login_patience.cut(asked, whole=False))
 
     def _send(self, request: wire.Request) -> wire.Answer:
         try:

@@ -93,6 +93,7 @@ def test_check_mode_says_what_would_be_done_and_does_nothing(bmc: BmcEmulator) -
     ("bios", "words"),
     [
         ({"AcsControl": "Disabled"}, "no attribute AcsControl; near: ACSControl"),
+        ({"PCIEASPM": "Disabled"}, "no attribute PCIEASPM; near: PcieAspm"),
         ({"PcieAspm": "Off"}, "PcieAspm cannot be Off; allowed: Enabled, Disabled, Auto"),
         ({"BootRetryCount": 99}, "BootRetryCount cannot be 99; allowed: 0 to 10"),
         ({"BiosReleaseDate": "x"}, "BiosReleaseDate is read-only"),
@@ -198,6 +199,28 @@ def test_somebody_who_writes_at_the_same_time_is_seen(bmc: BmcEmulator) -> None:
     bmc.machine.clear_pending()
     bmc.faults.add("stale", SETTINGS, method="PATCH")
     assert "HTTP 412" in line(settle(bmc, WANTED))
+
+
+def test_a_run_that_comes_in_the_middle_of_post_does_not_reset_again(bmc: BmcEmulator) -> None:
+    bmc.machine.times = Times(post_s=240.0, off_s=5.0)
+    told = settle(bmc, WANTED, allow_reset=True, reset_timeout_s=90).problems
+    assert "90 s after the reset, boot is at Primary" in told[0]
+    done = settle(bmc, WANTED, allow_reset=True)
+    assert not done.problems and bmc.machine.bios["NumaNodesPerSocket"] == "2"
+    assert bmc.machine.resets == ["GracefulRestart"] and (done.changed, done.reboot_required) == (
+        False,
+        False,
+    )
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_what_was_staged_without_a_job_is_applied_all_the_same(scheduled: bool) -> None:
+    with BmcEmulator("dell-intel", speed=1, times=TIMES) as bmc:
+        bmc.machine.bios["SriovGlobalEnable"] = "Disabled"
+        bmc.machine.pending, bmc.machine.scheduled = {"SriovGlobalEnable": "Enabled"}, scheduled
+        done = settle(bmc, {"bios": {"SriovGlobalEnable": "Enabled"}}, allow_reset=True)
+        assert not done.problems and bmc.machine.bios["SriovGlobalEnable"] == "Enabled"
+        assert len(bmc.machine.resets) == 1
 
 
 OFF = {"aspm": "disabled", "c_states": "disabled", "sriov": "enabled"}

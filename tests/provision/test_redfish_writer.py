@@ -183,6 +183,29 @@ def busy(service: Service, until_s: float) -> httpx.Response:
     return httpx.Response(200, json={"a": 1})
 
 
+def test_a_login_that_breaks_leaves_no_doubt_about_what_was_not_asked(service: Service) -> None:
+    reset = f"{R}/Systems/1/Actions/ComputerSystem.Reset"
+    login = service.script[("POST", SESSIONS)][0]
+    service.on("POST", SESSIONS, httpx.ReadError("reset"), login)
+    service.on("POST", reset, ok(None, 204))
+    with service.writer() as bmc:
+        assert bmc.post(reset, {"ResetType": "GracefulRestart"}).status == 204
+    assert service.asked("POST", reset) == 1
+
+
+def test_a_login_has_time_however_long_the_bmc_was_away(service: Service) -> None:
+    """Looks with a small patience, as while a BMC restarts, must not use up that of the login."""
+    given: list[float] = []
+    service.on("POST", SESSIONS, httpx.ReadError("reset"))
+    with service.writer() as bmc:
+        sent = bmc._send
+        bmc._send = lambda request: given.append(request.timeout_s) or sent(request)  # type: ignore
+        for _ in range(30):
+            with pytest.raises(NoAnswer):
+                bmc.get(BIOS, patience_s=20.0)
+    assert service.now_s > 1500 and max(given[-10:]) > 10
+
+
 def test_retry_after_is_honoured(service: Service) -> None:
     service.on("GET", BIOS, ok({}, 503, **{"Retry-After": "42"}), ok({"a": 1}))
     with service.writer() as bmc:
