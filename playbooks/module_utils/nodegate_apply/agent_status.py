@@ -84,7 +84,7 @@ def _by_check(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _weigh(proof: Proof, results: list[dict[str, Any]], open_gates: list[str]) -> None:
-    """Sort one check's results. What is not known of an engine that serves is told: its gate has judged it."""
+    """One check's results. What is not known of an engine that serves is told: its gate has judged it."""
     first = results[0]
     engine = str(first["subject"]).removeprefix("engine:")
     judged = first["verdict"] == "UNKNOWN" and engine in open_gates
