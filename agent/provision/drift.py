@@ -8,6 +8,15 @@ from typing import Any
 #: Roles that tell what differs, in the order of site.yml. Each registers ROLE_result.
 ROLES = ("bios", "firmware", "kernel", "gpu", "nic", "pins", "nccl_topology", "engine", "agent")
 
+#: What stands in a report until the host has been compared.
+NOT_COMPARED: Mapping[str, list[Any]] = {
+    "drift": [],
+    "pending": [],
+    "faults": ["not compared: the run did not reach its end on this host; see what Ansible says of it"],
+    "findings": [],
+    "agent": [],
+}
+
 
 def drift_of(variables: Mapping[str, Any]) -> dict[str, Any]:
     """drift, pending, faults and findings of a host, from the results that its roles have registered."""
@@ -44,7 +53,7 @@ def _why(verify: Mapping[str, Any]) -> list[str]:
 
 
 def lines_of(found: Mapping[str, Sequence[Any]]) -> list[str]:
-    """One line each: what differs, what waits for a reboot, what could not be compared, what the agent says."""
+    """One line each: what differs, what waits for a reboot, what was not compared, what the agent says."""
     lines = [
         f"{one['role']}: {one.get('field') or one.get('name')}: {one.get('name')}"
         f" is {_short(one.get('before'))}, the profile says {_short(one.get('after'))}"

@@ -73,6 +73,15 @@ def names_of(text: object) -> tuple[str, ...]:
     return names
 
 
+def refuse_standing(replace: object, extra: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a `replace_pins` of the inventory: it would take every later card as well."""
+    if names_of(replace) and "replace_pins" not in extra:
+        raise ConfigError(
+            "replace_pins is set in the inventory, where it would accept every later change, too",
+            remedy="take it out, and give it to the one run that needs it with -e",
+        )
+
+
 def settle_pins(
     seen: Seen, host: str, file: Path, *, accept: bool, replace: Collection[str] = (), check: bool = False
 ) -> Outcome:

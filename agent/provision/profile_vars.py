@@ -39,6 +39,9 @@ def profile_vars(folder: Path, host: str, groups: Sequence[str]) -> Mapping[str,
 
 def layer_files(folder: Path, host: str, groups: Sequence[str]) -> list[tuple[Path, Any]]:
     """The layers of a host that there are, lowest first, with their status. Raises ConfigError."""
+    if "/" in host or host.startswith(".") or host.endswith(".pins"):
+        remedy = "give it another name in the inventory, and its address as ansible_host"
+        raise ConfigError(f"{host} cannot be the name of a host's layer", where=str(folder), remedy=remedy)
     names = ["all", *groups, f"{host}.pins", host]
     found = []
     for name in names:

@@ -7,9 +7,10 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible.utils.vars import load_extra_vars
 
 from agent.errors import ConfigError
-from agent.provision.pins_record import Outcome, names_of, seen_from, settle_pins
+from agent.provision.pins_record import Outcome, names_of, refuse_standing, seen_from, settle_pins
 
 
 class ActionModule(ActionBase):
@@ -25,6 +26,7 @@ class ActionModule(ActionBase):
         if looked.get("failed") or looked.get("told") is None:
             return {**result, **looked}
         try:
+            refuse_standing(values.get("replace"), load_extra_vars(self._loader))
             outcome = settle_pins(
                 seen_from(looked["told"]),
                 str((task_vars or {})["inventory_hostname"]),

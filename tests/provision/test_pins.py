@@ -14,7 +14,7 @@ from agent.node_profile import GpuPin
 from agent.pins import Seen, layer_text
 from agent.pins_decide import decide
 from agent.profile_loader import load_profile
-from agent.provision.pins_record import names_of, seen_from, settle_pins
+from agent.provision.pins_record import names_of, refuse_standing, seen_from, settle_pins
 from agent.provision.profile_vars import profile_vars
 
 NODE = Path(__file__).parents[2] / "agent/demo_nodes/h200-roce"
@@ -167,3 +167,11 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_layer_without_pins_is_one(tmp_path: Path) -> None:
     assert yaml.safe_load(layer_text({}, None, "n")) == {"gpus": {"pins": {}}}
+
+
+def test_a_replacement_is_for_one_run_and_not_for_the_inventory() -> None:
+    for extra in ({}, {"accept_pins": "true"}):
+        with pytest.raises(ConfigError, match="would accept every later change"):
+            refuse_standing("all", extra)
+    refuse_standing("3", {"replace_pins": "3"})
+    refuse_standing("", {})

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from repo_files import ROOT
 
+from agent.errors import ConfigError
+from agent.fleet.targets import BESIDE
 from agent.provision import profile_vars as module
 
 PLUGIN = ROOT / "playbooks" / "vars_plugins" / "nodegate_profile.py"
@@ -185,3 +188,16 @@ def test_ansible_finds_it_from_anywhere_and_templates_nothing(tmp_path: Path) ->
     assert prompt == {"__ansible_unsafe": "{{ 6 * 7 }}"}
     assert "n2.yaml:1" in given["n2"]["nodegate"]["fault"]["__ansible_unsafe"]
     assert "WARNING" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", ["../n1", "n1.pins", ".n1"])
+def test_a_name_that_would_be_another_file_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "all.yaml").write_text("{}\n")
+    with pytest.raises(ConfigError, match="cannot be the name of a host's layer"):
+        module.layer_files(tmp_path, name, [])
+
+
+@pytest.mark.parametrize("play", ["site", "verify", "pins", "upgrade_agent"])
+def test_plays_for_nodes_leave_machines_beside_them_alone(play: str) -> None:
+    (found,) = yaml.safe_load((ROOT / "playbooks" / f"{play}.yml").read_text())
+    assert all(f"'{group}'" in found["hosts"] for group in BESIDE)

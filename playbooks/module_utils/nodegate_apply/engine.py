@@ -26,6 +26,7 @@ from .setting import Setting
 
 _PIP_S = 3600.0
 _PULL_S = 3600.0
+_ANSWER_S = 10.0
 _FOLDER = re.compile(r"^(?P<name>.+)-(?P<version>[^-]+)\.dist-info$")
 GROUP = "units"
 
@@ -48,7 +49,7 @@ def wanted_engines(
             found.append(_program(host, name, launch["command"][0]))
         path = launch["checkpoint"]["path"] or (launch["model"] if str(launch["model"])[:1] == "/" else None)
         if path:
-            found.append(_model(name, path))
+            found.append(_model(host, name, path))
     return found
 
 
@@ -160,11 +161,13 @@ def _program(host: Host, engine: str, program: str) -> Setting:
     )
 
 
-def _model(engine: str, path: str) -> Setting:
+def _model(host: Host, engine: str, path: str) -> Setting:
     """The folder with the weights: there, not empty, and open to the engine's user."""
 
     def read() -> str | None:
         folder = pathlib.Path(path)
+        # A mount whose server is gone keeps whoever asks it: a process that can be given up asks first.
+        host.run(["stat", "--terse", "--", path], _ANSWER_S)
         try:
             status = folder.stat()
             if not folder.is_dir() or next(folder.iterdir(), None) is None:
