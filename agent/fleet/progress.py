@@ -40,6 +40,9 @@ class HostProgress:
     why: str = ""
     phase_began_s: float = 0.0
     phase_changed: int = 0
+    #: In the batch that is worked on; and ended with it, as another host of it failed.
+    in_batch: bool = False
+    cut: bool = False
 
     def seconds(self, now_s: float) -> float:
         """How long it has been worked on."""
@@ -66,6 +69,8 @@ class Progress:
         kind, data = str(event.get("event", "")), event.get("event_data") or {}
         if kind == "playbook_on_stats":
             return self._end(data, now_s)
+        if kind in ("playbook_on_play_start", "playbook_on_no_hosts_remaining"):
+            self._batch(over=kind == "playbook_on_play_start")
         name = data.get("host")
         if not name or (kind != "runner_on_start" and kind not in _ENDS):
             return []
@@ -74,9 +79,16 @@ class Progress:
             return self._begin(host, data, now_s)
         return _result(host, kind, data, now_s)
 
+    def _batch(self, *, over: bool) -> None:
+        """A batch is over, or is given up: too many of it have failed."""
+        for host in self.hosts.values():
+            host.cut = host.cut or (host.in_batch and not over)
+            host.in_batch = False
+
     def _begin(self, host: HostProgress, data: Mapping[str, Any], now_s: float) -> list[str]:
         if host.began_s is None:
             host.began_s = now_s
+        host.in_batch = True
         host.task = clean(str(data.get("task") or ""))
         phase = phase_of(data)
         other = bool(phase) and phase != host.phase
@@ -101,6 +113,8 @@ class Progress:
                 host.state = HostState.UNREACHABLE
             elif (stats.get("failures") or {}).get(name):
                 host.state = HostState.FAILED
+            elif host.cut:
+                host.state, host.why = HostState.FAILED, _CUT
             else:
                 host.state, host.why = HostState.OK, ""
                 lines += _phase_end(host, now_s)
@@ -118,6 +132,7 @@ class Progress:
                 host.ended_s = now_s
 
 
+_CUT = "stopped here as another host of its batch failed; run again to go on"
 _BEFORE = "an earlier host failed, so it was left alone; put that right and run again"
 
 

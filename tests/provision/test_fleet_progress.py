@@ -48,6 +48,29 @@ def test_phases_come_from_roles_and_from_names() -> None:
     assert summary_rows(progress, 99.0) == [("a", "ok", "settle", "1", "6.0", "")]
 
 
+def test_a_host_that_is_given_up_with_its_batch_is_not_done() -> None:
+    batch, given_up = {"event": "playbook_on_play_start"}, {"event": "playbook_on_no_hosts_remaining"}
+    progress = Progress.of(["canary", "bad", "other"])
+    fed(
+        progress,
+        batch,
+        start("canary", "verify"),
+        end("canary"),
+        batch,
+        start("bad", "nic"),
+        start("other", "nic"),
+    )
+    fed(progress, end("bad", "failed", msg="why"), end("other"), given_up)
+    fed(progress, stats(processed={"canary": 1, "bad": 1, "other": 1}, failures={"bad": 1}))
+    assert [host.state for host in progress.hosts.values()] == [
+        HostState.OK,
+        HostState.FAILED,
+        HostState.FAILED,
+    ]
+    assert progress.hosts["bad"].why == "why"
+    assert progress.hosts["other"].why.startswith("stopped here as another host of its batch failed")
+
+
 def test_a_failure_stops_its_host_and_says_why_on_one_line() -> None:
     progress = Progress.of(["a", "b", "c"])
     lines = fed(
