@@ -106,7 +106,6 @@ class Host:
         self._folder = folder / name
         self._more = more
         self._life: subprocess.Popen[bytes] | None = None
-        self.leader = 0
 
     def start(self) -> None:
         """Begin to boot; `wait_booted` waits for it."""
@@ -141,6 +140,11 @@ class Host:
                 stderr=console,
             )
 
+    @property
+    def leader(self) -> int:
+        """PID 1 of the host as this machine numbers it now, whoever has rebooted it; 0 while there is none."""
+        return _leader(self._life.pid) if self._life is not None else 0
+
     def wait_booted(self, other_than: int = 0) -> None:
         """Wait until systemd has started everything that it starts at boot."""
         wait_for(f"{self.name} to boot", lambda: self._booted(other_than), BOOT_WITHIN_S)
@@ -150,10 +154,9 @@ class Host:
         if self._life.poll() is not None:
             text = self.console.read_text(errors="replace")
             raise AssertionError(f"{self.name} ended with {self._life.returncode}:\n{text[-3000:]}")
-        leader = _leader(self._life.pid)
+        leader = self.leader
         if not leader or leader == other_than:
             return False
-        self.leader = leader
         return self.run(["systemctl", "is-system-running"]).stdout.strip() in ("running", "degraded")
 
     def words(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> list[str]:
