@@ -74,16 +74,27 @@ class ActionModule(ActionBase):
             return None if value is None else self._templar.template(value)
 
         assert wanted.redfish is not None
-        patience_s = given("nodegate_bmc_patience_s")
+        patience_s = _seconds("nodegate_bmc_patience_s", given("nodegate_bmc_patience_s"))
         return RedfishWriter(
             wanted.redfish.url,
             given("nodegate_bmc_username"),
             given("nodegate_bmc_password"),
             ca_file=given("nodegate_bmc_ca_file"),
             tls_verify=wanted.redfish.tls_verify,
-            patience_s=PATIENCE_S if patience_s is None else float(patience_s),
+            patience_s=PATIENCE_S if patience_s is None else patience_s,
             on_wait=options.tell,
         )
+
+
+def _seconds(name: str, value: Any) -> float | None:
+    """A number of the inventory. Raises AgentError."""
+    try:
+        seconds = None if value is None else float(value)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if seconds is not None and not 0 <= seconds < float("inf"):
+        raise AgentError(f"{name}: is no number of seconds; correct it in the inventory")
+    return seconds
 
 
 def _failed(line: str) -> dict[str, Any]:

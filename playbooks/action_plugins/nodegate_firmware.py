@@ -43,21 +43,29 @@ class ActionModule(ActionBase):
             return {"changed": False, "msg": "the profile asks for no firmware of the BMC", **_NOTHING}
         if wanted.redfish is None:
             return _failed("bmc.images or bmc.firmware is set, but no BMC is named; set bmc.redfish")
-        host = task_vars["inventory_hostname"]
-        display = Display()
-        options = Options(
+        try:
+            options = self._options(task_vars)
+        except TypeError as cause:
+            return _failed(f"nodegate_firmware: {' '.join(str(cause).split())}")
+        try:
+            with self._writer(wanted, task_vars, options) as bmc:
+                outcome = run(bmc, wanted, options)
+        except AgentError as cause:
+            return _failed(str(cause))
+        result = outcome.result() | ({"failed": True} if outcome.problems else {})
+        if not wanted.redfish.tls_verify:
+            result["msg"] += " (TLS not verified: whoever answers there was believed and got the password)"
+        return result
+
+    def _options(self, task_vars: Any) -> Options:
+        host, display = task_vars["inventory_hostname"], Display()
+        return Options(
             beside=Path(str(task_vars.get("inventory_dir") or ".")),
             check=bool(self._task.check_mode),
             allow_reset=boolean(self._task.args.get("allow_reset", False)),
             allow_downgrade=boolean(self._task.args.get("allow_downgrade", False)),
             tell=lambda line: display.display(f"{host}: {line}"),
         )
-        try:
-            with self._writer(wanted, task_vars, options) as bmc:
-                outcome = run(bmc, wanted, options)
-        except AgentError as cause:
-            return _failed(str(cause))
-        return outcome.result() | ({"failed": True} if outcome.problems else {})
 
     def _writer(self, wanted: Bmc, task_vars: Any, options: Options) -> RedfishWriter:
         def given(name: str) -> Any:
@@ -65,19 +73,30 @@ class ActionModule(ActionBase):
             return None if value is None else self._templar.template(value)
 
         assert wanted.redfish is not None
-        patience_s = given("nodegate_bmc_patience_s")
+        patience_s = _seconds("nodegate_bmc_patience_s", given("nodegate_bmc_patience_s"))
         return RedfishWriter(
             wanted.redfish.url,
             given("nodegate_bmc_username"),
             given("nodegate_bmc_password"),
             ca_file=given("nodegate_bmc_ca_file"),
             tls_verify=wanted.redfish.tls_verify,
-            patience_s=PATIENCE_S if patience_s is None else float(patience_s),
+            patience_s=PATIENCE_S if patience_s is None else patience_s,
             on_wait=options.tell,
         )
 
 
 _NOTHING: dict[str, Any] = {"drift": [], "pending": [], "reboot_required": False, "activated": False}
+
+
+def _seconds(name: str, value: Any) -> float | None:
+    """A number of the inventory. Raises AgentError."""
+    try:
+        seconds = None if value is None else float(value)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if seconds is not None and not 0 <= seconds < float("inf"):
+        raise AgentError(f"{name}: is no number of seconds; correct it in the inventory")
+    return seconds
 
 
 def _failed(line: str) -> dict[str, Any]:

@@ -104,6 +104,12 @@ def test_names_with_a_number_or_other_signs_are_known() -> None:
     assert "stands for IOMMU#0196, IOMMU#0197" in str(explicit.faults[0])
 
 
+def test_one_attribute_under_two_names_of_a_profile_is_no_choice_of_ours() -> None:
+    told = made({"bios": {"IOMMU": "Enabled", "IOMMU#0196": "Disabled"}}, names=["IOMMU#0196"]).faults
+    assert "needs IOMMU#0196 as Disabled, but bmc.bios.IOMMU needs it as Enabled" in str(told[0])
+    assert not made({"bios": {"IOMMU": 1, "IOMMU#0196": "1"}}, names=["IOMMU#0196"]).faults
+
+
 def test_a_map_counts_for_its_range_of_versions_and_two_may_not_differ() -> None:
     def one(name: str, value: str, **how: str) -> IntentMap:
         given = {"manufacturers": "Acme", "models": "X.*", "sources": ["test"], "name": name, **how}

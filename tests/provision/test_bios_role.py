@@ -142,4 +142,5 @@ def test_failures_are_one_line_and_nothing_is_written(site: Site, tmp_path: Path
     site.bmc.faults.add("hang", "*/Bios*")
     assert "no answer in" in line()
     site.bmc.faults.clear()
+    assert "nodegate_bmc_patience_s: is no number" in line(nodegate_bmc_patience_s="long")
     assert "refuses user and password" in line(nodegate_bmc_username="stranger")
