@@ -142,7 +142,7 @@ class Host:
 
     @property
     def leader(self) -> int:
-        """PID 1 of the host as this machine numbers it now, whoever has rebooted it; 0 while there is none."""
+        """PID 1 of the host as this machine numbers it now, whoever rebooted it; 0 while there is none."""
         return _leader(self._life.pid) if self._life is not None else 0
 
     def wait_booted(self, other_than: int = 0) -> None:
