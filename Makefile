@@ -78,8 +78,8 @@ test: lint
 .PHONY: test-root
 test-root: $(VENV)/.dev
 	@test "$$(id -u)" = 0 || { echo "make test-root needs root: run it with sudo" >&2; exit 3; }
-	@bash .ci/need ip:iproute2 gcc:gcc gcc:libc6-dev nft:nftables mmdebstrap:mmdebstrap \
-	  systemd-nspawn:systemd-container
+	@bash .ci/need ip:iproute2 gcc:gcc gcc:libc6-dev nft:nftables mmdebstrap:mmdebstrap openssl:openssl \
+	  systemd-nspawn:systemd-container ssh:openssh-client haproxy:haproxy nginx:nginx-light promtool:prometheus
 	$(BIN)/pytest -m root $(PYTEST_ARGS)
 
 .PHONY: test-engine
@@ -94,7 +94,8 @@ test-web: $(VENV)/.dev
 
 .PHONY: bench
 bench: $(VENV)/.dev
-	@bash .ci/need gcc:gcc gcc:libc6-dev prometheus-node-exporter:prometheus-node-exporter
+	@bash .ci/need gcc:gcc gcc:libc6-dev prometheus-node-exporter:prometheus-node-exporter ip:iproute2 \
+	  openssl:openssl ssh:openssh-client mmdebstrap:mmdebstrap systemd-nspawn:systemd-container
 	$(BIN)/python tests/bench/run_bench.py
 
 # The machine's own extra indexes and constraints are kept out: the pins and hashes must be everyone's.
