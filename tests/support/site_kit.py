@@ -113,6 +113,7 @@ class Site:
             "accept_pins": True,
             "verify_wait_s": 90,
             "reboot_timeout_s": 120,
+            "nodegate_serial": [1, "100%"],
         }
         self.rig.write_inventory(everywhere=everywhere)
         tree = yaml.safe_load(PROFILE.read_text())
