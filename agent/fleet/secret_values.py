@@ -17,6 +17,9 @@ _NAME = re.compile(
     r"password|passwd|passphrase|secret|token|credential|(?:^|_)pass$|(?:^|_)(?:api|private|access)_?key$",
     re.IGNORECASE,
 )
+#: Variables of the inventory that hold texts of secret files, by the name of whom they are for.
+_TEXTS = frozenset({"nodegate_group_keys", "nodegate_engine_env", "nodegate_pdu_credentials"})
+_PAIR = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?P<sign>=|:\s)\s*(?P<value>.+)")
 #: Shorter ones would be found in the middle of harmless words.
 _SHORTEST = 4
 
@@ -64,10 +67,22 @@ def _forms(value: str) -> tuple[str, ...]:
 def named_secrets(values: Mapping[str, Any]) -> Iterator[str]:
     """The values in plain data, at any depth, whose names call them secret."""
     for name, value in values.items():
-        if isinstance(value, Mapping):
+        if name in _TEXTS:
+            yield from _of_texts(value)
+        elif isinstance(value, Mapping):
             yield from named_secrets(value)
         elif is_secret_name(str(name)) and isinstance(value, str | int) and value:
             yield str(value)
+
+
+def _of_texts(texts: Any) -> Iterator[str]:
+    """Secrets in texts of files, by engine or PDU: each line, for a key may look like a pair, and its value."""
+    for text in texts.values() if isinstance(texts, Mapping) else ():
+        for line in map(str.strip, str(text).splitlines()):
+            yield line
+            pair = _PAIR.match(line)
+            if pair is not None and (pair["sign"] == "=" or is_secret_name(pair["name"])):
+                yield pair["value"].strip("\"'")
 
 
 def vault_secrets(sites: Sequence[Path], key: Path | None) -> Iterator[str]:

@@ -158,3 +158,13 @@ def test_why_ansible_did_not_begin() -> None:
     )
     assert reason(said) == "'taks' is not a valid attribute for a Play Origin: x.yml:1:3 1 - hosts"
     assert reason("") == ""
+
+
+def test_secrets_in_texts_of_files_are_known() -> None:
+    vault = {
+        "nodegate_group_keys": {"main": "Gk0123=="},
+        "nodegate_engine_env": {"main": "# theirs\nHF_TOKEN='Ek-4567'\n"},
+        "nodegate_pdu_credentials": {"left": 'username: "admin"\npassword: "Pd-89ab"\n'},
+    }
+    said = Redactor(named_secrets(vault)).text("Gk0123== Ek-4567 Pd-89ab admin")
+    assert said == "(secret) (secret) (secret) admin"
