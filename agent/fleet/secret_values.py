@@ -76,7 +76,7 @@ def named_secrets(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_texts(texts: Any) -> Iterator[str]:
-    """Secrets in texts of files, by engine or PDU: each line, for a key may look like a pair, and its value."""
+    """Secrets in texts of files, by engine or PDU: each line (a key may look like a pair), and its value."""
     for text in texts.values() if isinstance(texts, Mapping) else ():
         for line in map(str.strip, str(text).splitlines()):
             yield line
