@@ -15,6 +15,7 @@ _MEANING = {
     412: "it has changed since it was read",
     413: "too large",
 }
+_ELSEWHERE, _OWN_URL = "redirects elsewhere", "write the BMC's own URL into bmc.redfish.url"
 _REMEDY = {
     403: "give the account of nodegate_bmc_username the right to change settings and firmware",
     404: "update the BMC, or do it by hand",
@@ -43,9 +44,12 @@ class Reply:
 def refusal(where: str, answer: Answer, secret: str | None) -> Refused:
     """What a 3xx or 4xx means, with the service's own words."""
     messages = messages_of(answer.document, secret)
-    words = "; ".join(messages) or _MEANING.get(answer.status, "refused without a word")
+    sent_on = 300 <= answer.status < 400
+    meaning = _ELSEWHERE if sent_on else _MEANING.get(answer.status, "refused without a word")
+    words = "; ".join(messages) or meaning
     kind = {404: NotThere, 410: NotThere, 412: Conflict}.get(answer.status, Refused)
-    remedy = _REMEDY.get(answer.status, "correct what the BMC names and run the play again")
+    other = _OWN_URL if sent_on else "correct what the BMC names and run the play again"
+    remedy = _REMEDY.get(answer.status, other)
     problem = f"HTTP {answer.status}: {words}"
     return kind(problem, where=where, remedy=remedy, status=answer.status, messages=messages)
 

@@ -40,6 +40,10 @@ class Broken(WireError):
     """The request went out and no whole answer came back: it may have been done."""
 
 
+class Unusable(Broken):
+    """A whole answer, or more than one, that cannot be used; it is not likely to get better."""
+
+
 class Late(Broken):
     """No answer in time."""
 
@@ -97,6 +101,8 @@ class Answer:
     headers: httpx.Headers = field(repr=False)
     document: dict[str, Any] = field(repr=False)
     readable: bool = True
+    #: It says that all is well, and what it says is no JSON: a proxy or a web page answers.
+    garbled: bool = False
 
 
 async def send(client: httpx.AsyncClient, origin: str, request: Request) -> Answer:
@@ -140,7 +146,7 @@ async def _exchange(client: httpx.AsyncClient, url: str, request: Request, file:
         async for chunk in answer.aiter_raw():
             body += chunk
             if len(body) > MAX_DOCUMENT_BYTES:
-                raise Broken(f"answers with more than {MAX_DOCUMENT_BYTES} bytes")
+                raise Unusable(f"answers with more than {MAX_DOCUMENT_BYTES} bytes")
     packed = answer.headers.get("content-encoding", "").lower() == "gzip"
     return _answer(url, answer, _unpacked(bytes(body)) if packed else bytes(body))
 
@@ -151,9 +157,9 @@ def _unpacked(body: bytes) -> bytes:
     try:
         plain = unpacker.decompress(body, MAX_UNPACKED_BYTES)
     except zlib.error:
-        raise Broken("answers with something that is not gzip, and says that it is") from None
+        raise Unusable("answers with something that is not gzip, and says that it is") from None
     if unpacker.unconsumed_tail:
-        raise Broken(f"answers with more than {MAX_UNPACKED_BYTES} bytes")
+        raise Unusable(f"answers with more than {MAX_UNPACKED_BYTES} bytes")
     return plain
 
 
@@ -163,4 +169,5 @@ def _answer(url: str, answer: httpx.Response, body: bytes) -> Answer:
     try:
         return Answer(answer.status_code, answer.headers, parse_document(url, body))
     except SourceError:
-        return Answer(answer.status_code, answer.headers, {}, readable=False)
+        well = 200 <= answer.status_code < 300
+        return Answer(answer.status_code, answer.headers, {}, readable=False, garbled=well)

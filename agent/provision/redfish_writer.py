@@ -230,7 +230,7 @@ class RedfishWriter:
             except wire.Broken as cause:
                 if not again:
                     raise self._uncertain(request, str(cause)) from None
-                problem = str(cause)
+                problem, limit_s = str(cause), BROKEN_S if isinstance(cause, wire.Unusable) else None
             except StillBusy as cause:
                 problem, after_s = str(cause), cause.answer.headers.get("retry-after")
             else:
@@ -247,7 +247,7 @@ class RedfishWriter:
         """What to wait for, with Retry-After and the most seconds; None for an answer to go by."""
         if answer.status in BUSY:
             return f"HTTP {answer.status}", answer.headers.get("retry-after"), None
-        if answer.status not in BROKEN and (answer.readable or not again):
+        if answer.status not in BROKEN and not answer.garbled and (answer.readable or not again):
             return None
         problem = f"HTTP {answer.status}" if answer.status in BROKEN else "answers with no JSON"
         if not again:

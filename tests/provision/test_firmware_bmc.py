@@ -270,6 +270,14 @@ def test_an_image_taken_without_a_task_is_never_followed_by_a_power_cycle(
     assert here.writes() == ["update-multipart"] and here.bmc.machine.resets == []
 
 
+def test_an_upload_that_a_web_page_answers_is_never_followed_by_a_power_cycle(here: Site) -> None:
+    here.images = {"hgx": here.images["hgx"]}
+    here.bmc.faults.add("garbage", "*update-multipart", method="POST", requests=1)
+    (line,) = here.run(allow_reset=True).problems
+    assert "answers with no JSON; it may or may not have been done" in one_line(line)
+    assert here.bmc.machine.resets == []
+
+
 @pytest.mark.root
 @pytest.mark.parametrize("fault", ["forbidden", "error"])
 def test_a_host_that_was_switched_off_for_nothing_is_switched_on_again(here: Site, fault: str) -> None:

@@ -222,6 +222,13 @@ def test_a_read_is_repeated_whatever_happened(service: Service, failure: Excepti
         assert bmc.get(BIOS).document == {"a": 1}
 
 
+def test_an_answer_without_end_is_not_asked_for_again_and_again(service: Service) -> None:
+    service.on("GET", BIOS, ok({"a": "x" * 8_400_000}))
+    with service.writer() as bmc, pytest.raises(NoAnswer, match="more than 8388608 bytes"):
+        bmc.get(BIOS)
+    assert service.now_s < 1100
+
+
 def test_an_error_that_stays_is_not_waited_for_as_long_as_a_busy_bmc(service: Service) -> None:
     service.on("GET", BIOS, ok({}, 500))
     with service.writer() as bmc, pytest.raises(NoAnswer, match="HTTP 500"):
@@ -286,7 +293,7 @@ def test_the_services_own_words_are_one_line_without_the_password(service: Servi
 )
 def test_a_redirect_stays_on_the_service(service: Service, link: str) -> None:
     service.on("GET", BIOS, ok({}, 308, Location=link))
-    with service.writer() as bmc, pytest.raises(RedfishError):
+    with service.writer() as bmc, pytest.raises(RedfishError, match=r"redirects elsewhere|no path|404"):
         bmc.get(BIOS)
     assert {request.url.host for request in service.requests} == {"bmc.example"}
 
