@@ -201,6 +201,7 @@ def test_somebody_who_writes_at_the_same_time_is_seen(bmc: BmcEmulator) -> None:
     assert "HTTP 412" in line(settle(bmc, WANTED))
 
 
+@pytest.mark.root
 def test_a_run_that_comes_in_the_middle_of_post_does_not_reset_again(bmc: BmcEmulator) -> None:
     bmc.machine.times = Times(post_s=240.0, off_s=5.0)
     told = settle(bmc, WANTED, allow_reset=True, reset_timeout_s=90).problems

@@ -225,6 +225,7 @@ def test_an_upload_whose_answer_is_lost_is_not_sent_twice(here: Site) -> None:
     assert here.writes().count("update-multipart") == 1
 
 
+@pytest.mark.root
 def test_an_upload_that_was_cut_off_is_sent_again_by_the_next_run(here: Site) -> None:
     here.images = {"bmc": here.images["bmc"]}
     here.bmc.faults.add("drop", "*update-multipart", method="POST", requests=1)
