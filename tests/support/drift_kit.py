@@ -1,4 +1,4 @@
-"""What a host needs beside site_profile.yaml so that every role has all of its fields: packages, an environment.
+"""What a host needs beside site_profile.yaml so that every role has all of its fields.
 
 The packages are empty but for the driver's version, which the stand-in takes at its next boot; the engine's
 environment is real, with one small wheel.
@@ -22,16 +22,19 @@ DRIVER, OLD_DRIVER = "580.159.04", "570.86.15"
 PACKAGES = ("nvidia-driver-580-server", "nvidia-fabricmanager")
 ENGINE = {"path": "/opt/engine", "packages": {"standin-engine": "1.0.0"}}
 WHEELS = "/srv/wheels"
+SERVICE = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 #: The embedded engine is part of nodegate; the environment borrows it from there.
-BORROW = "import glob, site; [site.addsitedir(each) for each in glob.glob('/opt/nodegate/lib/python3*/site-packages')]\n"
+BORROW = (
+    "import glob, site; list(map(site.addsitedir, glob.glob('/opt/nodegate/lib/python3*/site-packages')))\n"
+)
 REPOSITORY = f"""
 set -e
-mkdir -p /srv/packages && cd /srv/packages
+rm -rf /srv/packages && mkdir -p /srv/packages && cd /srv/packages
 for name in {" ".join(PACKAGES)}; do
     for version in {DRIVER} {OLD_DRIVER}; do
         mkdir -p $name/DEBIAN
-        printf 'Package: %s\\nVersion: %s-0ubuntu1\\nArchitecture: all\\nMaintainer: test <test@localhost>\\n' \\
-            $name $version > $name/DEBIAN/control
+        printf 'Package: %s\\nVersion: %s-0ubuntu1\\n' $name $version > $name/DEBIAN/control
+        printf 'Architecture: all\\nMaintainer: test <test@localhost>\\n' >> $name/DEBIAN/control
         printf 'Description: nothing\\n' >> $name/DEBIAN/control
         printf '#!/bin/sh\\nsed -i '"'"'s/"driver_version": "[^"]*"/"driver_version": "%s"/'"'"' %s\\n' \\
             $version /{HOME}/machine.json > $name/DEBIAN/postinst
@@ -55,18 +58,16 @@ def widen(site: Site, name: str) -> dict[str, Any]:
     """Give a host packages and an environment, and its layer what asks for them; all layers merged."""
     host = site.rig[name]
     host.must(["sh", "-c", REPOSITORY])
+    host.write("/etc/systemd/system/good.service", SERVICE)
     _wheels(host, site.folder)
     path = site.inventory / "profiles" / f"{name}.yaml"
     base = yaml.safe_load(PROFILE.read_text())
-    command = base["engines"]["main"]["launch"]["command"]
+    command = [f"{ENGINE['path']}/bin/python", *base["engines"]["main"]["launch"]["command"][1:]]
     own = {
         **yaml.safe_load(path.read_text()),
         "gpus": {"packages": dict.fromkeys(PACKAGES, f"{DRIVER}-0ubuntu1")},
-        "engines": {
-            "main": {
-                "launch": {"environment": ENGINE, "command": [f"{ENGINE['path']}/bin/python", *command[1:]]}
-            }
-        },
+        "engines": {"main": {"launch": {"environment": ENGINE, "command": command}}},
+        "host": {"services": {"good.service": "active"}},
     }
     site.layer(name, own)
     hosts = yaml.safe_load((site.inventory / "hosts.yml").read_text())
