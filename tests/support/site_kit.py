@@ -125,7 +125,7 @@ class Site:
             self.layer(name, {"node": name, "bmc": {"redfish": {"url": url}}})
         (self.folder / "vault-key").write_text(self.vault_key)
         (self.folder / "vault-key").chmod(0o600)
-        self._encrypt({"nodegate_bmc_password": self.password})
+        self.vault({})
 
     def _image(self, name: str, data: bytes) -> dict[str, str]:
         path = self.inventory / "images" / name
@@ -145,10 +145,12 @@ class Site:
         file = self._image("nic.bin", nic_image(PSID, NIC_VERSION).encode())
         return {"board_id": PSID, "version": NIC_VERSION, **file}
 
-    def _encrypt(self, variables: Mapping[str, Any]) -> None:
+    def vault(self, secrets_of_more: Mapping[str, Any]) -> None:
+        """Write the site's vault: the BMCs' password, and more."""
+        variables = {"nodegate_bmc_password": self.password, **secrets_of_more}
         path = self.inventory / "group_vars/all/vault.yml"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(dict(variables)))
+        path.write_text(yaml.safe_dump(variables))
         words = [
             "ansible-vault",
             "encrypt",
