@@ -155,6 +155,8 @@ def test_files_that_changed_after_the_start(tmp_path: Path) -> None:
         str(new),
         f"{folder}/bmc",
     ]
+    os.utime(new, (began_s + 9000, began_s + 9000))
+    assert newer_files(began_s, [str(new)]) == [], "the clock was put back"
 
 
 def test_running_engines() -> None:

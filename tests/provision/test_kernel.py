@@ -273,6 +273,23 @@ def test_a_key_that_is_read_only_is_refused_first(node):
     assert not settle(sysctl_settings(node, {"kernel.ngroups_max": 65536}), check=True).problems
 
 
+def test_fstab_keeps_what_is_not_swap_and_bytes_that_cannot_be_kept_are_left(node):
+    text = (
+        "# first\n\nUUID=1\t/ ext4 defaults 0 1\nUUID=2 none swap sw 0 0\n"
+        "#UUID=3 none swap sw 0 0\n/x /y none bind 0 0"
+    )
+    node.put("/etc/fstab", text)
+    node.path("/etc/fstab").chmod(0o664)
+    setting = next(one for one in wanted_kernel(profile(), node) if one.name == "/etc/fstab swap")
+    setting.write()
+    assert node.text("/etc/fstab") == text.replace("UUID=2", "# nodegate (host.swap: false): UUID=2")
+    assert node.mode("/etc/fstab") == 0o664 and setting.read() == "none"
+    node.path("/etc/fstab").write_bytes(b"# Gr\xf6\xdfe\n/swap none swap sw 0 0\n")
+    with pytest.raises(HostError, match="no UTF-8"):
+        setting.write()
+    assert b"\xf6" in node.path("/etc/fstab").read_bytes()
+
+
 def test_a_service_that_makes_swap_at_boot_is_masked(node):
     node.systemd.swaps["zramswap.service"] = ("enabled", "")
     node.systemd.swaps["dphys-swapfile.service"] = ("disabled", "")

@@ -193,12 +193,15 @@ def engine_pids(status: dict[str, Any] | None) -> dict[str, int]:
 
 
 def newer_files(began_s: float, paths: Iterable[str]) -> list[str]:
-    """Files, and files in folders, that have changed since that time."""
-    found = []
+    """Files, and files in folders, that have changed since that time.
+
+    One of the future says that the clock was put back: a restart would be due at every run, and help nothing.
+    """
+    found, now_s = [], time.time()
     for path in map(pathlib.Path, paths):
         for file in [path, *(sorted(path.iterdir()) if path.is_dir() else [])]:
             try:
-                if file.stat().st_mtime > began_s + _TICK_S:
+                if began_s + _TICK_S < file.stat().st_mtime <= now_s + _TICK_S:
                     found.append(str(file))
                     break  # a folder changes with its files; one of them tells enough
             except FileNotFoundError:

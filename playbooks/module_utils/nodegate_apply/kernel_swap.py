@@ -53,6 +53,8 @@ def _fstab(host: Host) -> Setting:
         return "\n".join(line.strip() for line in lines() if is_swap(line)) or "none"
 
     def write() -> None:
+        if any("\ufffd" in line for line in lines()):
+            raise HostError(f"{FSTAB}: holds bytes that are no UTF-8; take its swap lines out by hand")
         text = "".join(_MARK + line if is_swap(line) else line for line in lines())
         host.write(FSTAB, text, host.mode(FSTAB) or 0o644)
 
