@@ -40,6 +40,7 @@ class HostProgress:
     why: str = ""
     phase_began_s: float = 0.0
     phase_changed: int = 0
+    phase_told: bool = False
     #: In the batch that is worked on; and ended with it, as another host of it failed.
     in_batch: bool = False
     cut: bool = False
@@ -70,7 +71,7 @@ class Progress:
         if kind == "playbook_on_stats":
             return self._end(data, now_s)
         if kind in ("playbook_on_play_start", "playbook_on_no_hosts_remaining"):
-            self._batch(over=kind == "playbook_on_play_start")
+            return self._batch(now_s, over=kind == "playbook_on_play_start")
         name = data.get("host")
         if not name or (kind != "runner_on_start" and kind not in _ENDS):
             return []
@@ -79,16 +80,21 @@ class Progress:
             return self._begin(host, data, now_s)
         return _result(host, kind, data, now_s)
 
-    def _batch(self, *, over: bool) -> None:
+    def _batch(self, now_s: float, *, over: bool) -> list[str]:
         """A batch is over, or is given up: too many of it have failed."""
+        lines: list[str] = []
         for host in self.hosts.values():
             host.cut = host.cut or (host.in_batch and not over)
+            if host.in_batch and over and host.state is HostState.RUNNING:
+                lines += _phase_end(host, now_s)
+                host.ended_s = now_s
             host.in_batch = False
+        return lines
 
     def _begin(self, host: HostProgress, data: Mapping[str, Any], now_s: float) -> list[str]:
         if host.began_s is None:
             host.began_s = now_s
-        host.in_batch = True
+        host.in_batch, host.ended_s = True, None
         host.task = clean(str(data.get("task") or ""))
         phase = phase_of(data)
         other = bool(phase) and phase != host.phase
@@ -99,7 +105,7 @@ class Progress:
         if not other:
             return []
         lines = _phase_end(host, now_s)
-        host.phase, host.phase_began_s, host.phase_changed = phase, now_s, 0
+        host.phase, host.phase_began_s, host.phase_changed, host.phase_told = phase, now_s, 0, False
         return lines
 
     def _end(self, stats: Mapping[str, Any], now_s: float) -> list[str]:
@@ -168,7 +174,9 @@ def _line(result: Mapping[str, Any]) -> str:
 
 
 def _phase_end(host: HostProgress, now_s: float) -> list[str]:
-    if not host.phase:
+    """The line of the phase that a host has been in, once."""
+    if not host.phase or host.phase_told:
         return []
+    host.phase_told = True
     how = f"{host.phase_changed} changed" if host.phase_changed else "ok"
     return [f"{host.name}: {host.phase}: {how} ({now_s - host.phase_began_s:.1f} s)"]

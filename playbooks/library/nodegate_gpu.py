@@ -70,6 +70,7 @@ reboot_required:
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.nodegate_apply.agent_status import ask  # noqa: E402
+from ansible.module_utils.nodegate_apply.boot_unit import after_boot  # noqa: E402
 from ansible.module_utils.nodegate_apply.gpu import gpu_groups, wanted_gpu  # noqa: E402
 from ansible.module_utils.nodegate_apply.guard import Guard  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host  # noqa: E402
@@ -95,6 +96,7 @@ def main() -> None:
     begin(module)
     given = module.params
     host = Host(given["sys_root"])
+    after_boot(host, "gpu")
     wanted = wanted_gpu(given["profile"], host, check=module.check_mode)
     guard = Guard(host, lambda: ask(given["api_host"], given["api_port"]), given["program"])
 

@@ -48,6 +48,7 @@ reboot_required:
 """
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.nodegate_apply.boot_unit import after_boot  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host  # noqa: E402
 from ansible.module_utils.nodegate_apply.kernel import kernel_groups, wanted_kernel  # noqa: E402
 from ansible.module_utils.nodegate_apply.outcome import begin, finish  # noqa: E402
@@ -67,6 +68,7 @@ def main() -> None:
     begin(module)
     given = module.params
     host = Host(given["sys_root"])
+    after_boot(host, "kernel")
     wanted = wanted_kernel(given["profile"], host, settled=given["settled"])
     report = settle(wanted, check=module.check_mode, settled=given["settled"], groups=kernel_groups(host))
     finish(module, report)

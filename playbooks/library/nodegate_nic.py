@@ -52,6 +52,7 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.nodegate_apply.boot_unit import after_boot  # noqa: E402
 from ansible.module_utils.nodegate_apply.host import Host  # noqa: E402
 from ansible.module_utils.nodegate_apply.nic_apply import apply_nic  # noqa: E402
 from ansible.module_utils.nodegate_apply.outcome import begin, finish  # noqa: E402
@@ -69,6 +70,7 @@ def main() -> None:
     )
     begin(module)
     host = Host(module.params["sys_root"])
+    after_boot(host, "nic")
     report = apply_nic(
         host, module.params["fabric"], check=module.check_mode, settled=module.params["settled"]
     )

@@ -88,7 +88,7 @@ def test_an_agent_that_runs_and_is_silent_proves_nothing():
 def test_a_drain_waits_until_the_engine_is_gone():
     made, host = guard(status(), status(ready=False), status(ready=False), status(ready=False, pid=None))
     assert made.take(True, "reboot", 10, check=False) == "drained main"
-    assert [order[:2] for order in host.orders] == [["maintenance", "enter"], ["engine", "stop"]]
+    assert [order[:2] for order in host.orders] == [["maintenance", "enter"]]
     assert host.orders[0][-1] == MARK + "reboot"
 
 
@@ -109,7 +109,7 @@ def test_only_our_own_maintenance_is_held_and_given_back():
     assert not guard(None)[0].holds()
     made, host = guard(status(ready=False))
     made.give()
-    assert [order[:2] for order in host.orders] == [["maintenance", "exit"], ["engine", "start"]]
+    assert [order[:2] for order in host.orders] == [["maintenance", "exit"]]
 
 
 def test_what_a_status_proves():

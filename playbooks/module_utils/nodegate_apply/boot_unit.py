@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -127,6 +128,15 @@ def boot_settings(
         _running(host, f"nodegate-apply-check@{name}.timer", field),
         _not_failed(host, f"nodegate-apply@{name}.service", field),
     ]
+
+
+def after_boot(host: Host, name: str, patience_s: float = 300.0) -> None:
+    """Wait while the unit of this boot is at work: two writers at once would both find drift."""
+    end_s = time.monotonic() + patience_s
+    while host.has("systemctl") and time.monotonic() < end_s:
+        if host.run(["systemctl", "is-active", f"nodegate-apply@{name}.service"]).out.strip() != "activating":
+            return
+        time.sleep(0.5)
 
 
 def boot_groups(host: Host) -> dict[str, Callable[[], None]]:
