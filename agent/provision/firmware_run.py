@@ -132,7 +132,7 @@ class _Run:
                     self._tell_pending(waiting, held=[name for name in left if name not in _names(steps)])
                     return
                 if waiting:
-                    self._activate(waiting, actions)
+                    self._make_run(steps, waiting, actions)
                 self.done += [f"{name} runs" for name in _names(steps)]
                 left = [name for name in left if name not in _names(steps)]
         except AgentError as cause:
@@ -210,6 +210,23 @@ class _Run:
         if found.problems:
             raise ImageRefused("; ".join(found.problems))
         return list(found.due)
+
+    def _make_run(self, steps: list[Step], waiting: list[Step], actions: Mapping[str, Action]) -> None:
+        """Activate; what an earlier run's task called written may be another part by now: then write it."""
+        try:
+            self._activate(waiting, actions)
+        except ImageRefused as cause:
+            stale = [step for step in steps if step.state is State.PENDING]
+            if not stale:
+                raise
+            self.options.tell(f"{cause}; nothing of this run is written yet: writing it now")
+            service = update_service(self.bmc)
+            for step in stale:
+                path = verify_file(step.name, step.image, self.options.beside)
+                check_takes(service, step.name, step.image, path)
+                push(self.bmc, service, step, path, self.options.tell)
+                self.done.append(f"{step.name} written")
+            self._activate(stale, actions)
 
     def _activate(self, steps: list[Step], actions: Mapping[str, Action]) -> None:
         kind = min((step.image.activation for step in steps), key=STRENGTH.index)

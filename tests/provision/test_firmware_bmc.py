@@ -170,6 +170,14 @@ def test_a_corrupt_image_with_the_right_hash_is_refused_by_the_bmc(here: Site) -
 
 
 @pytest.mark.root
+def test_a_part_that_was_exchanged_since_is_written_although_an_old_task_calls_it_written(here: Site) -> None:
+    here.images = {"ssd": here.images["ssd"] | {"back_within_s": 300}}
+    assert here.run(allow_reset=True).problems == []
+    here.bmc.machine.firmware["SSD_0"].version = "1.2.0"
+    found = here.run(allow_reset=True)
+    assert found.problems == [] and here.running("SSD_0") == NEW["SSD_*"]
+
+
 def test_completed_is_not_believed(here: Site) -> None:
     here.images = {"hgx": here.images["hgx"] | {"back_within_s": 300}}
     here.bmc.updates.lie_next()

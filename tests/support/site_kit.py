@@ -138,7 +138,13 @@ class Site:
         found = {}
         for name, kind, versions, activation in BMC_IMAGES:
             file = self._image(f"{name}.bin", make_image(versions))
-            found[name] = {"kind": kind, "versions": versions, "activation": activation, **file}
+            found[name] = {
+                "kind": kind,
+                "versions": versions,
+                "activation": activation,
+                **file,
+                "back_within_s": 30.0,
+            }
         return found
 
     def _nic_image(self) -> dict[str, str]:
