@@ -170,6 +170,7 @@ def test_a_corrupt_image_with_the_right_hash_is_refused_by_the_bmc(here: Site) -
 
 
 @pytest.mark.root
+@pytest.mark.root
 def test_a_part_that_was_exchanged_since_is_written_although_an_old_task_calls_it_written(here: Site) -> None:
     here.images = {"ssd": here.images["ssd"] | {"back_within_s": 300}}
     assert here.run(allow_reset=True).problems == []
