@@ -24,6 +24,7 @@ printf '/swap.img file 8388604 0 -2\\n' >> /{HOME}/proc/swaps
 grep -q swap.img /etc/fstab && sed -i '/swap.img/d' /etc/fstab
 echo '/swap.img none swap sw 0 0' >> /etc/fstab
 modprobe nouveau
+modprobe -r msr
 sed -i 's/iommu=pt/iommu=off quiet/' /boot/grub/grub.cfg /{HOME}/proc/cmdline
 for file in {SYS}/kernel/iommu_groups/*/type; do echo DMA-FQ > $file; done
 systemctl disable --now good.service

@@ -36,7 +36,7 @@ LIVE = {
     "tree": {
         "sys": f"/{HOME}/sys",
         "proc/sys": "/proc/sys",
-        # Not through /proc/sys: a unit with a sandbox of its own gets a fresh /proc, where the copies are not.
+        # Not through /proc/sys: a unit with a sandbox gets a fresh /proc, where the copies are not.
         **{f"proc/sys/{name}": f"/run/standin/{name}" for name in ("vm", "kernel", "fs")},
         "proc/cmdline": f"/{HOME}/proc/cmdline",
         "proc/swaps": f"/{HOME}/proc/swaps",
