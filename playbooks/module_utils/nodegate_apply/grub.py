@@ -7,6 +7,7 @@ will be booted is read from the menu that update-grub made, never from the file;
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 
@@ -134,11 +135,11 @@ def word_settings(loader: BootLoader, words: Iterable[str], absent: Iterable[str
     """One setting for each word of host.kernel_args and host.kernel_args_absent."""
     return [
         *(
-            _word(loader, word, "host.kernel_args", word, lambda seen, w=word: _found(seen, w))
+            _word(loader, word, "host.kernel_args", word, functools.partial(_found, word=word))
             for word in words
         ),
         *(
-            _word(loader, word, "host.kernel_args_absent", "absent", lambda seen, w=word: _forbidden(seen, w))
+            _word(loader, word, "host.kernel_args_absent", "absent", functools.partial(_forbidden, word=word))
             for word in absent
         ),
     ]

@@ -12,7 +12,7 @@ from .setting import Setting
 GROUPS = "/sys/kernel/iommu_groups"
 #: Words that say the same in other ways: taken out when ours are put in.
 RIVALS = ("iommu", "intel_iommu", "amd_iommu", "iommu.passthrough")
-_WORDS = {
+_WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "intel": {
         "pt": ("intel_iommu=on", "iommu=pt"),
         "on": ("intel_iommu=on", "iommu=nopt"),
