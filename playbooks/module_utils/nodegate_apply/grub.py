@@ -139,7 +139,7 @@ def word_settings(loader: BootLoader, words: Iterable[str], absent: Iterable[str
             for word in words
         ),
         *(
-            _word(loader, word, "host.kernel_args_absent", "absent", functools.partial(_forbidden, word=word))
+            _word(loader, word, "host.kernel_args_absent", "absent", functools.partial(_forbidden, absent=word))
             for word in absent
         ),
     ]
