@@ -7,9 +7,9 @@ will be booted is read from the menu that update-grub made, never from the file;
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from .files import file_setting, no_file_setting
 from .host import Host, HostError
@@ -134,12 +134,9 @@ def grub_settings(
 def word_settings(loader: BootLoader, words: Iterable[str], absent: Iterable[str]) -> list[Setting]:
     """One setting for each word of host.kernel_args and host.kernel_args_absent."""
     return [
+        *(_word(loader, word, "host.kernel_args", word, partial(_found, word=word)) for word in words),
         *(
-            _word(loader, word, "host.kernel_args", word, functools.partial(_found, word=word))
-            for word in words
-        ),
-        *(
-            _word(loader, word, "host.kernel_args_absent", "absent", functools.partial(_forbidden, absent=word))
+            _word(loader, word, "host.kernel_args_absent", "absent", partial(_forbidden, absent=word))
             for word in absent
         ),
     ]
