@@ -138,6 +138,13 @@ def test_what_is_unknown_of_an_engine_is_told_while_it_serves():
     assert judge(status(ready=False, results=[unknown]), "h").problems
 
 
+def test_an_engine_that_is_stopped_for_maintenance_keeps_no_node_in_it():
+    stopped = result("FAIL", check="engine.health", subject="engine:main")
+    closed = status(ready=False, results=[stopped])
+    assert judge(closed, "h", ready=False).good and judge(closed, "h").problems
+    assert judge(status(ready=False, results=[result("FAIL")]), "h", ready=False).problems
+
+
 def test_it_waits_for_the_proof():
     clock, proofs = [0.0], [Proof(waiting=["x"]), Proof(problems=["y"]), Proof()]
 

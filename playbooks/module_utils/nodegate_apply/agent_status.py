@@ -61,7 +61,7 @@ def judge(status: dict[str, Any] | None, profile_hash: str, *, ready: bool = Tru
         return proof
     open_gates = serving(status)
     for results in _by_check(status["results"]):
-        _weigh(proof, results, open_gates)
+        _weigh(proof, results, open_gates, ready)
     mode = status.get("mode")
     if not status["results"]:
         proof.waiting.append("the agent has run no check yet")
@@ -83,11 +83,13 @@ def _by_check(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return list(groups.values())
 
 
-def _weigh(proof: Proof, results: list[dict[str, Any]], open_gates: list[str]) -> None:
+def _weigh(proof: Proof, results: list[dict[str, Any]], open_gates: list[str], ready: bool) -> None:
     """One check's results. What is not known of an engine that serves is told: its gate has judged it."""
     first = results[0]
     engine = str(first["subject"]).removeprefix("engine:")
     judged = first["verdict"] == "UNKNOWN" and engine in open_gates
+    # Nobody asks for it yet, or it was stopped for the maintenance that this proof is to end.
+    judged = judged or (not ready and str(first["check"]).startswith("engine."))
     for result in results:
         action = result.get("action") or {}
         finding = {key: result.get(key) for key in _KEPT}
