@@ -244,7 +244,7 @@ def h200_profile_data() -> dict[str, Any]:
         "host": host_profile(),
         "bmc": bmc_profile(),
         "engines": {
-            "glm": {"gpus": [0, 1, 2, 3], "port": 8000, "peers": engine_peers("glm"), "launch": LAUNCH},
+            "glm": {"gpus": [0, 1, 2, 3], "port": 8000, "peers": engine_peers("glm"), "launch": dict(LAUNCH)},
             "kimi": {"gpus": [4, 5, 6, 7], "port": 8001, "peers": engine_peers("kimi")},
         },
     }
@@ -267,7 +267,13 @@ def h200_profile(changes: dict[str, Any] | None = None) -> NodeProfile:
     """The profile of the healthy node, with changes."""
     if not changes:
         return _plain_profile()
-    return NodeProfile.model_validate(merged(h200_profile_data(), changes))
+    data = h200_profile_data()
+    for name, engine in (changes.get("engines") or {}).items():
+        # Who describes a launch describes all of it but what is said here of every engine.
+        if isinstance(engine, dict) and "launch" in engine and "environment" not in (engine["launch"] or {}):
+            for key in LAUNCH:
+                data["engines"].get(name, {}).get("launch", {}).pop(key, None)
+    return NodeProfile.model_validate(merged(data, changes))
 
 
 @cache
