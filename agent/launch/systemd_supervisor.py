@@ -86,14 +86,16 @@ class SystemdSupervisor:
             unit_plan(plan, mark=self._mark + token, log=self._log.path, token=token, started_mono_s=started)
         )
         self._log.hide(plan.hidden)
+        start = in_spare_thread(lambda: self._systemd.start(self.unit), START_DEADLINE_S + _SLACK_S)
+        starting = asyncio.create_task(start)
         try:
-            await in_spare_thread(lambda: self._systemd.start(self.unit), START_DEADLINE_S + _SLACK_S)
+            await asyncio.shield(starting)  # who is cancelled must still know when the request is over
             unit = await self._started(token)
             run = self._run_of(unit, record)
             self._file.save(run.record or record)
         except (LaunchError, SourceError, TimeoutError, asyncio.CancelledError) as cause:
             # It may come up in spite of all: systemd that answers late has started it, or will.
-            await self._end.begin()
+            await self._end.begin(starting)
             if isinstance(cause, asyncio.CancelledError | LaunchError):
                 raise
             raise LaunchError(f"engine {self._engine}: {cause or 'systemd does not answer'}") from cause
@@ -134,9 +136,8 @@ class SystemdSupervisor:
         root = self._look(unit.main_pid) if unit.main_pid else None
         if root is None or root.dead:
             words = self._log.last_words()
-            raise LaunchError(
-                f"{self.unit}: process {unit.main_pid} ended at once" + (words and f": {words}")
-            )
+            ended_at_once = f"{self.unit}: process {unit.main_pid} ended at once"
+            raise LaunchError(ended_at_once + (words and f": {words}"))
         seen = {"pid": root.pid, "start_ticks": root.start_ticks, "invocation_id": unit.invocation_id}
         record = record.model_copy(update=seen)
         tree = ProcessTree(root.key, known=record.members)
@@ -155,9 +156,8 @@ class SystemdSupervisor:
         if plan is None:
             return None
         unit = await self._ask_state()
-        record = proof(
-            unit, self._file.load(), self._plan_file.receipt(), self._engine, self._clock.boot_id()
-        )
+        receipt = self._plan_file.receipt()
+        record = proof(unit, self._file.load(), receipt, self._engine, self._clock.boot_id())
         if record is None or record.stopping or record.launch_hash != plan.launch_hash():
             return None
         try:

@@ -46,10 +46,13 @@ class UnitEnd:
             return ""
         return _NOTES.get(unit.result, "")
 
-    async def begin(self) -> None:
-        """End the unit: kill what runs, withdraw a start that waits, forget a failure."""
+    async def begin(self, starting: asyncio.Future[None] | None = None) -> None:
+        """End the unit: kill what runs, withdraw a start that waits, forget a failure.
+
+        `starting` is a start that may not have reached systemd yet: until it is over nothing has ended.
+        """
         if self._ending is None or self._ending.done():
-            self._ending = asyncio.create_task(self._until_ended())
+            self._ending = asyncio.create_task(self._until_ended(starting))
         await asyncio.wait((self._ending,), timeout=PATIENCE_S)
 
     async def finish(self) -> None:
@@ -75,10 +78,14 @@ class UnitEnd:
             await self._ask(self._systemd.reset_failed)
         return "" if unit.ended else unit.words
 
-    async def _until_ended(self) -> None:
+    async def _until_ended(self, starting: asyncio.Future[None] | None) -> None:
         turn = 0
-        while (state := await self._state()) != "":
-            if state is not None:
+        while True:
+            started = starting is None or starting.done()  # before the look: what comes up later is seen
+            state = await self._state()
+            if state == "" and started:
+                return
+            if state:
                 await self._ask(self._systemd.kill_all)
                 await self._ask(self._systemd.stop)
             turn += 1

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import threading
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -231,6 +232,32 @@ def test_what_is_not_proved_is_not_taken_over(bench: Bench, why: str) -> None:
     go(scenario())
 
 
+def test_a_start_cancelled_before_systemd_has_heard_of_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(end_module, "PATIENCE_S", 10.0)
+    asked, heard = threading.Event(), threading.Event()
+    start = bench.systemd.start
+
+    def late(unit: str) -> None:
+        asked.set()
+        heard.wait(10)
+        start(unit)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(bench.systemd, "start", late)
+        starting = asyncio.create_task(bench.agent().start(plan()))
+        await asyncio.to_thread(asked.wait, 10)
+        starting.cancel()
+        await asyncio.sleep(0.05)  # the unit has been looked at meanwhile: it does not run
+        heard.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert bench.systemd.runs == 1 and bench.systemd.table == {} and bench.systemd.unit.ended
+
+    go(scenario())
+
+
 def test_nothing_is_left_of_a_unit_that_never_ran(bench: Bench) -> None:
     go(_nothing_left(bench))
 
@@ -324,7 +351,9 @@ def test_a_unit_that_somebody_started_is_ended_before_the_start(bench: Bench) ->
     go(scenario())
 
 
-def test_a_cancelled_start_leaves_nothing(bench: Bench) -> None:
+def test_a_cancelled_start_leaves_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(end_module, "PATIENCE_S", 10.0)
+
     async def scenario() -> None:
         bench.systemd.on_start = bench.plan_file.receipt_path.unlink  # the starter is slow
         starting = asyncio.create_task(bench.agent().start(plan()))
