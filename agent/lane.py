@@ -6,7 +6,7 @@ import asyncio
 
 from agent.check_plan import CheckPlan
 from agent.check_track import CheckTrack
-from agent.model import Result, ResultKey
+from agent.model import Phase, Result, ResultKey, Verdict
 
 
 class Lane:
@@ -28,6 +28,15 @@ class Lane:
         if self._results is None:
             self._results = {(r.check, r.finding.subject): r for r in self.track.results}
         return self._results
+
+    @property
+    def blocks_admission(self) -> bool:
+        """Whether the last reading of any subject keeps a closed gate closed."""
+        check = self.plan.check
+        if self.plan.shadow or Phase.ADMISSION not in check.phases:
+            return False
+        bad = {Verdict.FAIL, Verdict.UNKNOWN} if check.unknown_blocks_admission else {Verdict.FAIL}
+        return any(result.raw_verdict in bad for result in self.track.results)
 
     def changed(self) -> None:
         """The track has taken something in."""

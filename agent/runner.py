@@ -37,6 +37,9 @@ log = logging.getLogger("nodegate.runner")
 COALESCE_S = 0.005
 #: Two runs of one check start no closer together than this when a verdict is due.
 MIN_GAP_S = 0.05
+#: While no gate is open, what keeps them closed is looked at again after this time: a node that has been
+#: repaired must not wait for the period of a slow check.
+BLOCKED_PERIOD_S = 15.0
 
 OnResults = Callable[[Snapshot, tuple[ResultChange, ...]], None]
 #: Told of a check that broke or overran: its id, what happened, the traceback.
@@ -236,6 +239,8 @@ class Runner:
             # Most likely only a baseline has been taken: the second sample must not wait for a whole period.
             # Counted from now: when in the run the first one was taken is not known.
             due_mono_s = min(due_mono_s, self._sources.clock.mono_s() + lane.plan.check.needs_interval_s)
+        if not self._serving and lane.blocks_admission:
+            due_mono_s = min(due_mono_s, self._sources.clock.mono_s() + BLOCKED_PERIOD_S)
         # A clock that has been set back must not make it wait for longer.
         left_s = min(due_mono_s - self._sources.clock.mono_s(), (1 + SKIPPED_SHARE) * lane.plan.period_s)
         delay_s = self._delay_s(lane, max(MIN_GAP_S, left_s))

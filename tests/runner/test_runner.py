@@ -14,10 +14,11 @@ import pytest
 from runner_kit import loaded, make_check, profile, result, sources
 from runner_node import LIMIT_S, Node, Probe, until
 
+from agent import runner
 from agent.check_run import MOST_SUBJECTS
 from agent.checks.registry import Limits
 from agent.errors import BaselineOnly, ConfigError, SourceUnavailable
-from agent.model import Finding, ServingClass, Verdict
+from agent.model import Finding, Phase, ServingClass, Verdict
 from agent.node_profile import CheckOverride
 from agent.runner import Runner
 
@@ -247,6 +248,40 @@ def test_a_second_sample_of_counters_does_not_wait_for_the_period() -> None:
         async with node.running():
             await until(lambda: node.verdict("c") is P, "the second sample")
         assert probe.started_s[1] - probe.started_s[0] >= 0.09
+
+    asyncio.run(story())
+
+
+def test_what_keeps_a_gate_closed_does_not_wait_for_the_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "BLOCKED_PERIOD_S", 0.1)
+    closed, missing, optional, shown = Probe(F), Probe(U), Probe(U), Probe(F)
+
+    async def story() -> None:
+        node = Node(
+            make_check("closed", closed, period_s=3600),
+            make_check("missing", missing, period_s=3600),
+            make_check("optional", optional, period_s=3600, unknown_blocks_admission=False),
+            make_check("shown", shown, period_s=3600, phases=[Phase.SERVING]),
+        )
+        async with node.running():
+            await until(lambda: closed.runs > 1 and missing.runs > 1, "another look at both")
+            closed.verdict = missing.verdict = P
+            await until(lambda: node.verdict("closed") is node.verdict("missing") is P, "the repair")
+        assert optional.runs == shown.runs == 1
+
+    asyncio.run(story())
+
+
+def test_while_a_gate_serves_a_failure_waits_for_the_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "BLOCKED_PERIOD_S", 0.05)
+    slow, quick = Probe(F), Probe()
+
+    async def story() -> None:
+        node = Node(make_check("slow", slow, period_s=3600), make_check("quick", quick, period_s=0.05))
+        node.runner.set_serving(True)
+        async with node.running():
+            await until(lambda: quick.runs > 8, "time to pass")
+        assert slow.runs == 1
 
     asyncio.run(story())
 

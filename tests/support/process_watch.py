@@ -60,16 +60,14 @@ class ProcessWatch:
     def _look(self, folder: Path) -> None:
         line = (folder / "cmdline").read_bytes()
         self.saw_ansible = self.saw_ansible or b"ansible-playbook" in line
+        # Before the environment: a process that ends between the two has left its unit's group.
+        of_engine = ENGINE_UNIT in (folder / "cgroup").read_bytes()
         places = {"words": line, "environment": (folder / "environ").read_bytes()}
         for place, data in places.items():
             for name, value in self._values.items():
-                if value in data and not self._meant(folder, name, place):
+                meant = of_engine and (name, place) == ("engine secret", "environment")
+                if value in data and not meant:
                     self.leaks.add((name, place, line.replace(b"\0", b" ").decode(errors="replace")))
-
-    def _meant(self, folder: Path, name: str, place: str) -> bool:
-        if (name, place) != ("engine secret", "environment"):
-            return False
-        return ENGINE_UNIT in (folder / "cgroup").read_bytes()
 
 
 def processes() -> Iterator[Path]:
