@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nspawn_rig import Host
 from provision_rig import REPOSITORY
-from site_kit import Site
+from site_kit import BATCHES, Site
 
 ENGINE_FILE, GROUP_FILE, BMC_FILE = "/etc/nodegate/main.env", "/etc/nodegate/group-key", "/etc/nodegate/bmc"
 #: Everything that Ansible can be made to say.
@@ -83,7 +83,7 @@ class Fleet:
         """Start it with pipes, in a session of its own as a terminal's job is."""
         key, kept = str(self.site.folder / "vault-key"), str(self.artifacts)
         words = ["nodegate", "fleet", "bringup", "-i", str(self.site.inventory / "hosts.yml")]
-        words += ["--vault-password-file", key, "--artifacts", kept, *more]
+        words += ["--vault-password-file", key, "--artifacts", kept, "-e", BATCHES, *more]
         environment = {**self.site.rig.environment(), "TMPDIR": str(self.temporary), **extra}
         del environment["ANSIBLE_CONFIG"]  # the command brings its own
         return subprocess.Popen(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
-PERIOD_S = 0.1
+PERIOD_S = 0.2
 #: What an engine is started from and runs as: its own secrets are meant to be in its environment.
 ENGINE_UNIT = b"nodegate-engine@"
 

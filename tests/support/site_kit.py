@@ -45,6 +45,8 @@ BMC_IMAGES: tuple[tuple[str, str, dict[str, str], str], ...] = (
     ),
     ("disks", "ssd", {"SSD_*": "1.3.0"}, "reset"),
 )
+#: The canary, then all others at once.
+BATCHES = "nodegate_serial=1,100%"
 #: Asked of a BMC's side door, in the controller's network.
 ASK = (
     "import json, sys, urllib.request as u\n"
@@ -113,7 +115,6 @@ class Site:
             "accept_pins": True,
             "verify_wait_s": 90,
             "reboot_timeout_s": 120,
-            "nodegate_serial": [1, "100%"],
         }
         self.rig.write_inventory(everywhere=everywhere)
         tree = yaml.safe_load(PROFILE.read_text())
@@ -176,7 +177,7 @@ class Site:
 
     def play(self, playbook: str, *words: str, timeout: float = 300.0) -> Run:
         """Run one of the project's playbooks over the site."""
-        key = ("--vault-password-file", str(self.folder / "vault-key"))
+        key = ("--vault-password-file", str(self.folder / "vault-key"), "-e", BATCHES)
         return self.rig.ansible(
             playbook, *key, *words, timeout=timeout, inventory=self.inventory / "hosts.yml"
         )
