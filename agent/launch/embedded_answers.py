@@ -9,8 +9,10 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 #: Makes a completion; hears of each word as it comes.
 Complete = Callable[["CompletionBody", Callable[[str], None]], Awaitable[tuple[str, dict[str, int]]]]
@@ -30,6 +32,25 @@ class CompletionBody(BaseModel):
     def wanted(self) -> int:
         """Tokens asked for."""
         return self.max_completion_tokens or self.max_tokens
+
+
+class TokenizeBody(BaseModel):
+    """What is used of a request for tokens."""
+
+    prompt: Any = ""
+
+
+async def refused(_request: Request, error: Exception) -> Response:
+    """An HTTPException in the form in which the real ones, which use FastAPI, tell it."""
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
+
+
+async def invalid(_request: Request, error: Exception) -> Response:
+    """A body that is not what it should be: 422, and where the mistakes are."""
+    assert isinstance(error, ValidationError)
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return JSONResponse({"detail": [{**each, "loc": ["body", *each["loc"]]} for each in found]}, 422)
 
 
 def prompt_tokens(body: CompletionBody) -> int:
