@@ -97,12 +97,16 @@ class Site:
         self.doors[name] = json.loads(process.stdout.readline())["control"]
 
     def _follow_resets(self) -> None:
-        """A host whose BMC resets it reboots."""
+        """A host whose BMC resets it reboots, whatever others do: Ansible must not find it before that."""
+        threads = []
         while not self._done.wait(0.05):
             for mark in (self.folder / "resets").iterdir():
                 if "." not in mark.name:
                     mark.unlink()
-                    self.rig[mark.name].reboot()
+                    threads.append(threading.Thread(target=self.rig[mark.name].reboot))
+                    threads[-1].start()
+        for thread in threads:
+            thread.join(60)
 
     def _write(self, ports: Mapping[str, int]) -> None:
         everywhere = {
