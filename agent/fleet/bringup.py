@@ -25,6 +25,8 @@ from agent.fleet.show import View
 GRACE_S = 20.0
 #: How often ansible-runner looks whether it is to stop, while Ansible says nothing.
 POLL_S = 0.5
+#: Python drops an interrupt that comes while something is being freed: Ansible is asked again after this time.
+ASK_AGAIN_S = 3.0
 EXIT_OK, EXIT_FAILED, EXIT_COULD_NOT_RUN, EXIT_INTERRUPTED = 0, 1, 3, 130
 
 
@@ -80,6 +82,7 @@ class Stop:
         self.asked = 0
         self._pid: int | None = None
         self._until_s = 0.0
+        self._again_s = 0.0
 
     def saw(self, event: Mapping[str, Any]) -> None:
         """Note the process of Ansible itself."""
@@ -92,16 +95,25 @@ class Stop:
         if self.asked > 1 or self._pid is None:
             return
         self._until_s = time.monotonic() + GRACE_S
+        self._ask()
+
+    def _ask(self) -> None:
+        self._again_s = time.monotonic() + ASK_AGAIN_S
+        assert self._pid is not None
         try:
             os.kill(self._pid, signal.SIGINT)
         except ProcessLookupError:
             self._pid = None
 
     def kill_now(self) -> bool:
-        """Whether ansible-runner is to kill Ansible with its children."""
+        """Whether ansible-runner is to kill Ansible with its children; asks it once more when it is time."""
         if not self.asked:
             return False
-        return self.asked > 1 or self._pid is None or time.monotonic() > self._until_s
+        if self.asked > 1 or self._pid is None or time.monotonic() > self._until_s:
+            return True
+        if time.monotonic() > self._again_s:
+            self._ask()
+        return False
 
 
 @dataclass

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Self
 
 PERIOD_S = 0.2
-#: What an engine is started from and runs as: its own secrets are meant to be in its environment.
-ENGINE_UNIT = b"nodegate-engine@"
+#: What an engine runs as: its own secrets are meant to be in its environment.
+ENGINE = b"agent.launch.embedded_"
 
 
 class ProcessWatch:
@@ -60,12 +60,10 @@ class ProcessWatch:
     def _look(self, folder: Path) -> None:
         line = (folder / "cmdline").read_bytes()
         self.saw_ansible = self.saw_ansible or b"ansible-playbook" in line
-        # Before the environment: a process that ends between the two has left its unit's group.
-        of_engine = ENGINE_UNIT in (folder / "cgroup").read_bytes()
         places = {"words": line, "environment": (folder / "environ").read_bytes()}
         for place, data in places.items():
             for name, value in self._values.items():
-                meant = of_engine and (name, place) == ("engine secret", "environment")
+                meant = ENGINE in line and (name, place) == ("engine secret", "environment")
                 if value in data and not meant:
                     self.leaks.add((name, place, line.replace(b"\0", b" ").decode(errors="replace")))
 
