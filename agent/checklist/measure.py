@@ -1,4 +1,4 @@
-"""Measured tests: what a step of kind `measure` runs. Each registers itself by name with its parameters' model."""
+"""Measured tests: what a step of kind `measure` runs; each registers itself by name with its parameters."""
 
 from __future__ import annotations
 
@@ -72,6 +72,6 @@ def measure(name: str, title: str, params: type[BaseModel]) -> Callable[[Run], R
 
 def measures() -> Mapping[str, Measure]:
     """Every measured test by name; imports agent.measure, whose modules register themselves."""
-    import agent.measure  # noqa: F401, PLC0415
+    import agent.measure  # noqa: F401
 
     return _MEASURES

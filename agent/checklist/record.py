@@ -1,4 +1,4 @@
-"""The record of one run of a checklist: written after every step, read by reports, the daemon and a resumed run.
+"""The record of one run of a checklist: written after every step; reports and the daemon read it.
 
 Times are seconds since the epoch (`_wall_s`); points of a curve are (seconds since the run began, value).
 """
@@ -78,7 +78,7 @@ class Curve(_Strict):
 
 
 class RunRecord(_Strict):
-    """One run. `verdict` is None while it goes on; `outcome` says what it did to maintenance and quarantine."""
+    """One run. `verdict` is None while it goes on; `outcome`: what it did to maintenance, quarantine."""
 
     schema_version: Literal[1] = 1
     run_id: str
@@ -88,7 +88,7 @@ class RunRecord(_Strict):
     simulated: bool
     profile_hash: str
     boot_id: str
-    #: Hash over UUIDs of GPUs, serial numbers of NICs and the board: a changed part makes an earlier run void.
+    #: Hash over UUIDs of GPUs and serial numbers of NICs and board: another part makes the run void.
     hardware: str
     who: str
     reason: str
