@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from agent.blockers import blocker_to_dict
 from agent.check_track import ResultChange
 from agent.checks.registry import Check
 from agent.daemon_memory import CounterKeeper, inherit
+from agent.daemon_news import as_shown, news_of
 from agent.errors import AgentError, DaemonError
 from agent.evaluate import Blocker
 from agent.explain import Explainer
@@ -25,7 +26,7 @@ from agent.group.member import GroupMember, Membership
 from agent.holds import HoldStore
 from agent.journal import Journal
 from agent.launch.controller import EngineController
-from agent.model import EngineStatus, Snapshot, Verdict
+from agent.model import EngineStatus, Snapshot
 from agent.node_profile import Mode
 from agent.operator_desk import OperatorDesk
 from agent.pairs import pair_answers
@@ -34,7 +35,8 @@ from agent.parts import PartBook, PartReader
 from agent.premises import Premises
 from agent.profile_loader import LoadedProfile
 from agent.publisher import NodeFacts, Publication, Publisher, answers_of
-from agent.rows import merge, subjects
+from agent.recent_changes import RecentChanges
+from agent.recent_history import HistoryRecorder, token_counts
 from agent.runner import Runner
 from agent.sources import Sources
 from agent.sources.engine import EngineBoard
@@ -104,6 +106,8 @@ class Parts:
         self.journal = Journal.open(given.premises.folders.state_dir / JOURNAL_NAME)
         self._fleeting = frozenset(id_ for id_, check in given.checks.items() if is_fast(check))
         self.counters = CounterKeeper(self.journal, given.sources)
+        self.recent = RecentChanges(self.journal)
+        self.recorder = HistoryRecorder()
         self.group_board = GroupBoard()
         try:
             self.runner = self._make_runner()
@@ -138,9 +142,13 @@ class Parts:
         profile = self.loaded.profile
         problems = (self.problem, self.journal.reason, self.gates.keeper.problem)
         answers = answers_of(self.gates.records, profile, self.explainer)
+        now_mono_s = self.clock.mono_s()
+        if self.recorder.due(now_mono_s):
+            tokens = token_counts(self.given.sources.engines, profile.engines)
+            self.recorder.take(now_mono_s, self.clock.wall_s(), self.gates.shown, tokens)
         publication = Publication(
             mono_s=self.publisher.clock(),
-            gate_mono_s=self.clock.mono_s(),
+            gate_mono_s=now_mono_s,
             facts=NodeFacts(
                 node=self.node,
                 boot_id=self.boot_id,
@@ -159,6 +167,8 @@ class Parts:
             explainer=self.explainer,
             groups={name: self._group_answer(name, member) for name, member in self.members.items()},
             pairs=pair_answers(profile, answers),
+            history=self.recorder.history,
+            changes=self.recent.changes,
         )
         self.publisher.publish(publication)
         self.given.on_publish(publication)
@@ -250,7 +260,7 @@ class Parts:
         """New results: the gates first, everything slower after."""
         self.gates.evaluate(snapshot)
         shown = self.gates.shown
-        changes = tuple(_as_shown(change, shown) for change in changes) if shown else changes
+        changes = tuple(as_shown(change, shown) for change in changes) if shown else changes
         self.journal.record_changes(changes, self.boot_id, self.explainer.to_dict)
         for fault in faults_of(changes, self.clock.wall_s(), self.boot_id):
             self.journal.record_fault(fault)
@@ -267,29 +277,3 @@ class Parts:
         # Nobody above this callback would see a defect, and a gate that was not evaluated must not stay open.
         except Exception as defect:  # noqa: BLE001
             self._fail(defect)
-
-
-def _as_shown(change: ResultChange, shown: Snapshot) -> ResultChange:
-    """The change with the waiver that covers its result, which the runner does not know of."""
-    seen = shown.results.get((change.after.check, change.after.subject))
-    if seen is None or not seen.waived:
-        return change
-    return replace(change, after=replace(change.after, waived=True))
-
-
-def news_of(changes: Iterable[ResultChange]) -> Iterator[tuple[int, str]]:
-    """Level and text of what is worth a line; what is the same for several subjects is one line."""
-    news = [
-        (after.check, after.subject, after.verdict, after.finding.summary)
-        for after in (change.after for change in changes if _is_news(change))
-    ]
-    for check, subject, verdict, summary in merge(news, 1, subjects):
-        level = logging.WARNING if verdict is Verdict.FAIL else logging.INFO
-        yield level, f"{check} {subject}: {verdict}: {summary}"
-
-
-def _is_news(change: ResultChange) -> bool:
-    """Whether a change is worth a line: not every first PASS of a hundred subjects at each start."""
-    if change.before is None:
-        return change.after.verdict not in (Verdict.PASS, Verdict.SKIP)
-    return change.before.verdict is not change.after.verdict

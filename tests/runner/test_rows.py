@@ -10,7 +10,7 @@ from runner_kit import result
 
 from agent.check_track import ResultChange
 from agent.commands.status import show_status
-from agent.daemon_parts import news_of
+from agent.daemon_news import news_of
 from agent.model import Finding, Verdict
 from agent.rows import cause_of, merge, names, shared_causes, subjects, worst_first
 
