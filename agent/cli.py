@@ -43,6 +43,7 @@ COMMANDS: dict[str, str] = {
     "waive": "gate",
     "engine": "engine",
     "maintenance": "maintenance",
+    "checklist": "checklist",
     "profile": "profile",
     "launch": "launch",
     "pins": "pins",

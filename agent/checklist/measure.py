@@ -71,7 +71,8 @@ def measure(name: str, title: str, params: type[BaseModel]) -> Callable[[Run], R
 
 
 def measures() -> Mapping[str, Measure]:
-    """Every measured test by name; imports agent.measure, whose modules register themselves."""
+    """Every measured test by name; imports the modules that register them."""
+    import agent.checklist.gate_answers
     import agent.measure  # noqa: F401
 
     return _MEASURES

@@ -90,6 +90,12 @@ class RunRecord(_Strict):
     boot_id: str
     #: Hash over UUIDs of GPUs and serial numbers of NICs and board: another part makes the run void.
     hardware: str
+    #: The parts behind that hash, by place: what differs can be named (agent/checklist/hardware.py).
+    parts: dict[str, str] = Field(default_factory=dict)
+    #: SHA-256 over the checklist's definition: a record of other steps proves nothing.
+    definition: str = ""
+    #: Numbers of the checklist that `--set` has lowered; such a run proves less than its name says.
+    shortened: list[str] = Field(default_factory=list)
     who: str
     reason: str
     started_wall_s: float

@@ -233,6 +233,15 @@ class ReplaySources:
         self._thread = threading.Thread(target=self._run, name="scenario", daemon=True)
         self._thread.start()
 
+    @property
+    def began_mono_s(self) -> float | None:
+        """When the scenario's time began, None while it has not."""
+        return self._stage.started_mono_s
+
+    def follow(self, began_mono_s: float | None) -> None:
+        """Be at the moment of another replay of the same node, whose scenario began then."""
+        self._stage.started_mono_s = began_mono_s
+
     def close(self) -> None:
         """Stop the scenario's events; readings go on."""
         self._closing.set()
