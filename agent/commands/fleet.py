@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent.commands.fleet_options import (
+    ArtifactsOption,
+    CheckOption,
+    ExtraOption,
+    InventoryOption,
+    LimitOption,
+    VaultOption,
+)
+from agent.commands.fleet_status import status_command
 from agent.console import Out
 from agent.errors import ConfigError
 
@@ -16,52 +25,21 @@ if TYPE_CHECKING:
     from agent.fleet.bringup import Request
     from agent.fleet.secret_values import Redactor
 
-InventoryOption = Annotated[
-    list[Path],
-    typer.Option(
-        "-i", "--inventory", metavar="INVENTORY", help="Folder or hosts file of a site; may be repeated."
-    ),
-]
-LimitOption = Annotated[str | None, typer.Option("--limit", metavar="HOSTS", help="Only these hosts.")]
 TagsOption = Annotated[
     str | None, typer.Option("--tags", metavar="PHASES", help="Only these phases, e.g. nic,kernel.")
-]
-CheckOption = Annotated[
-    bool, typer.Option("--check", help="Change nothing: tell what would change, with differences.")
-]
-VaultOption = Annotated[
-    Path | None,
-    typer.Option("--vault-password-file", metavar="FILE", help="Key of the inventory's encrypted files."),
-]
-ArtifactsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--artifacts",
-        metavar="DIR",
-        help="Keep output, events and summary in a new folder of DIR [nodegate/fleet in the state folder].",
-        show_default=False,
-    ),
 ]
 PlaybookOption = Annotated[
     str,
     typer.Option("--playbook", metavar="NAME", help="A shipped one (verify, pins, upgrade_agent) or a file."),
-]
-ExtraOption = Annotated[
-    list[str] | None,
-    typer.Option("-e", "--extra-vars", metavar="KEY=VALUE", help="Variable for the plays; no secrets here."),
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     fleet = typer.Typer(help="Many nodes: the playbooks over an inventory.", no_args_is_help=True)
-    fleet.callback()(_group)
+    fleet.command("status")(status_command)
     fleet.command("bringup")(bringup_command)
     app.add_typer(fleet, name="fleet")
-
-
-def _group() -> None:
-    """Keep `bringup` a command of its own."""
 
 
 def bringup_command(

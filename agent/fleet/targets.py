@@ -56,10 +56,13 @@ def target_hosts(sources: Sequence[Path], limit: str | None, config: Path) -> tu
         text = " ".join(str(cause).split())
         raise ConfigError(text, remedy="correct the inventory, or --limit") from cause
     if not names:
-        where = ", ".join(shown_path(source) for source in sources)
-        warnings = " ".join(said.getvalue().split())
-        what = f"no host of it matches --limit {limit}" if limit else f"it has no hosts ({warnings[:400]})"
-        raise ConfigError(
-            what, where=where, remedy="`ansible-inventory -i INVENTORY --graph` shows its hosts"
-        )
+        raise no_hosts(sources, limit, said.getvalue())
     return pattern, names
+
+
+def no_hosts(sources: Sequence[Path], limit: str | None, warnings: str) -> ConfigError:
+    """Why there is nobody to work on; `warnings` is what Ansible said."""
+    where = ", ".join(shown_path(source) for source in sources)
+    told = " ".join(warnings.split())[:400]
+    what = f"no host of it matches --limit {limit}" if limit else f"it has no hosts ({told})"
+    return ConfigError(what, where=where, remedy="`ansible-inventory -i INVENTORY --graph` shows its hosts")
