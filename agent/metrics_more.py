@@ -55,11 +55,17 @@ class More:
     holds: Sequence[HoldSample] = ()
     groups: Sequence[GroupSample] = ()
     checklist: ChecklistSample | None = None
+    #: The profile's mode; empty where none is in force.
+    mode: str = ""
     action_of: Callable[[Result], Action] = action_of_finding
 
 
 def more_families(snapshot: Snapshot, more: More) -> Iterator[Metric]:
     """The families; a node that has no group and no checklist shows none of them."""
+    if more.mode:
+        mode = GaugeMetricFamily("nodegate_mode", "1 for the mode of the profile in force.", labels=["mode"])
+        mode.add_metric([more.mode], 1.0)
+        yield mode
     yield _findings(snapshot, more.action_of)
     holds = GaugeMetricFamily(
         "nodegate_hold_age_seconds",

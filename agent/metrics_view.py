@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from agent.group.answer import GroupAnswer
 from agent.metrics_more import GroupSample, HoldSample, More, action_of_finding, checklist_sample
 from agent.publisher import Publication
+from agent.sources.group_reading import GroupObservation
 
 
 def more_of(current: Publication, now_mono_s: float) -> More:
@@ -15,8 +15,9 @@ def more_of(current: Publication, now_mono_s: float) -> More:
     explainer = current.explainer
     return More(
         holds=tuple(_holds(current, now_mono_s)),
-        groups=tuple(_group(name, group) for name, group in current.groups.items()),
+        groups=tuple(group_sample(name, group.seen) for name, group in current.groups.items()),
         checklist=checklist_sample(getattr(current, "checklist", None)),
+        mode=current.facts.mode.value,
         action_of=explainer.next_action if explainer else action_of_finding,
     )
 
@@ -37,8 +38,7 @@ def _holds(current: Publication, now_mono_s: float) -> Iterator[HoldSample]:
                 yield HoldSample(kind, name, max(0.0, wall_s - hold.since_wall_s))
 
 
-def _group(engine: str, group: GroupAnswer) -> GroupSample:
+def group_sample(engine: str, seen: GroupObservation) -> GroupSample:
     """A group is called after the node of its head, which every member knows."""
-    seen = group.seen
     head = next((peer.node for peer in seen.peers if peer.rank == 0), seen.status.node)
     return GroupSample(engine, head, seen.status.rank, 1 + len(seen.peers))

@@ -60,6 +60,7 @@ def test_holds_groups_and_the_time_in_a_state() -> None:
     more = More(
         holds=(HoldSample("maintenance", "", 60.0), HoldSample("force_open", "a", 5.0)),
         groups=(GroupSample("a", "n1", 1, 2),),
+        mode="manage",
     )
     seen = samples(more, gates=(GateSample("a", GateState.MEMBER, False, 12.5),))
     assert seen["nodegate_hold_age_seconds"] == [
@@ -68,6 +69,7 @@ def test_holds_groups_and_the_time_in_a_state() -> None:
     ]
     assert seen["nodegate_group_members"] == [({"engine": "a", "group": "n1", "rank": "1"}, 2)]
     assert seen["nodegate_gate_state_seconds"] == [({"engine": "a"}, 12.5)]
+    assert seen["nodegate_mode"] == [({"mode": "manage"}, 1)]
     assert "nodegate_checklist_verdict" not in seen
 
 
