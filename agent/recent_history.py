@@ -6,17 +6,21 @@ never changes. The journal keeps changes, Prometheus keeps curves; this is for t
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import SourceUnavailable
 from agent.evaluate import is_stale
 from agent.model import Snapshot
 from agent.sources import Engines
+
+if TYPE_CHECKING:
+    from agent.publisher import Publication
 
 SCHEMA = 1
 PERIOD_S = 5.0
@@ -170,8 +174,16 @@ def _with(history: History, now_mono_s: float, wall_s: float, values: Values) ->
     return History((*kept, sample))
 
 
+def history_json(current: Publication | None) -> bytes:
+    """What /history answers; without samples before anything has been published."""
+    if current is None:
+        return json.dumps(history_view(NO_HISTORY, "", False)).encode()
+    facts = current.facts
+    return json.dumps(history_view(current.history, facts.node, facts.simulated), allow_nan=False).encode()
+
+
 def history_view(history: History, node: str, simulated: bool) -> dict[str, Any]:
-    """What /history answers."""
+    """The same before it is JSON; null where nothing fresh was known."""
     return {
         "schema": SCHEMA,
         "node": node,
