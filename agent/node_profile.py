@@ -18,6 +18,7 @@ from agent.fabric_profile import Fabric, FabricKind, InfiniBand, NicPair, NicPor
 from agent.group_profile import Group, GroupMember, Pair
 from agent.host_profile import HostSettings, Mount, Peer
 from agent.launch_parts import Checkpoint, Container, EngineKind, Runtime
+from agent.nccl_profile import Nccl
 from agent.node_parts import Admission, Enforce, Supervision, Topology
 from agent.profile_problem import CrossProblem
 from agent.profile_rules import cross_problems
@@ -51,6 +52,7 @@ __all__ = [
     "Launch",
     "Mode",
     "Mount",
+    "Nccl",
     "NicPair",
     "NicPort",
     "NicSettings",
@@ -225,6 +227,7 @@ class NodeProfile(Part):
     topology: Topology = Field(
         default_factory=Topology, description="NCCL topology file and expected topology"
     )
+    nccl: Nccl = Field(default_factory=Nccl, description="What the measured tests of NCCL must reach")
     admission: Admission = Field(
         default_factory=Admission, description="What must be proven before a gate opens"
     )

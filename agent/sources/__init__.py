@@ -20,6 +20,7 @@ from agent.sources.group_reading import Groups, NoGroups
 from agent.sources.host_reading import Host, NoHost
 from agent.sources.launch_reading import LaunchEvidence, NoLaunchEvidence
 from agent.sources.series import SeriesBook
+from agent.sources.workload import NoWorkloads, Workloads
 
 
 class Clock(Protocol):
@@ -266,6 +267,8 @@ class Sources:
     history: FaultHistory = field(default_factory=NoHistory)
     launches: LaunchEvidence = field(default_factory=NoLaunchEvidence)
     groups: Groups = field(default_factory=NoGroups)
+    #: For measured tests alone; no check starts anything.
+    workloads: Workloads = field(default_factory=NoWorkloads)
     simulated: bool = False
     counters: CounterBook = field(default_factory=CounterBook)
     series: SeriesBook = field(default_factory=SeriesBook)

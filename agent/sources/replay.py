@@ -38,6 +38,7 @@ from agent.sources.replay_stage import Stage
 from agent.sources.replay_tree import ReplayTree
 from agent.sources.scenario import NO_SCENARIO, EngineStep, Step, load_scenario
 from agent.sources.timeline import SYSTEM_UNIT
+from agent.sources.workload import ReplayWorkloads
 
 
 class ReplayNvml:
@@ -218,6 +219,7 @@ class ReplaySources:
             engines=EngineBoard(on_event),
             host=live_host(ReplayHost(stage.folder, stage.now, stage.opened_mono_s), stage.folder.live),
             bmc=self._redfish or ReplayBmc(stage.folder, stage.now),
+            workloads=ReplayWorkloads(stage.folder.measured),
             simulated=True,
         )
         self._due = list(stage.scenario.steps)
