@@ -80,6 +80,7 @@ class Daemon:
             self._say("start", f"nodegate runs on {self.parts.node}, profile {self.parts.loaded.hash[:16]}")
             self._notifier.ready(f"mode {self.parts.loaded.profile.mode}")
             self.parts.recent.start()
+            self.parts.checklists.watch.start()
             await self._know_parts()
             tasks = self._begin()
             stop = loop.create_task(self._wait_for_stop(), name="stop")
@@ -138,6 +139,7 @@ class Daemon:
             log_tail=parts.log_tail,
             main_loop=loop,
             wall_s=parts.clock.wall_s,
+            checklists=parts.checklists,
         )
         if self._given.front is None:
             self._servers.add_http(http_server(make_api(parts.publisher)), premises.api)
@@ -185,6 +187,7 @@ class Daemon:
             await stop_quietly(task)
         self._servers.stop()
         self.parts.part_reader.stop()
+        self.parts.checklists.watch.stop()
         self.parts.recent.stop()
         self.parts.counters.keep(now=True)
         await self.parts.gates.keeper.close()

@@ -11,6 +11,7 @@ from functools import partial
 
 from agent.blockers import blocker_to_dict
 from agent.check_track import ResultChange
+from agent.checklist.office import ChecklistOffice, Replayed
 from agent.checks.registry import Check
 from agent.daemon_memory import CounterKeeper, inherit
 from agent.daemon_news import as_shown, news_of
@@ -85,6 +86,8 @@ class Surroundings:
     on_publish: Callable[[Publication], None] = _ignore
     #: What serves the API already; without it the daemon serves it itself.
     front: Front | None = None
+    #: What a simulated daemon replays.
+    replayed: Replayed | None = None
 
 
 class Parts:
@@ -121,6 +124,10 @@ class Parts:
             self.gates.add_engine(name, controller)
         self.gates.groups.update(self.members)
         self.desk = OperatorDesk(self.gates, self.journal)
+        folder = given.premises.folders.state_dir
+        self.checklists = ChecklistOffice(
+            folder, given.sources, lambda: self.loaded, self.gates, self.desk, given.replayed
+        )
 
     def log_tail(self, engine: str, lines: int) -> list[str] | None:
         """The last lines of an engine's output, None for an engine that is not known."""
@@ -169,6 +176,7 @@ class Parts:
             pairs=pair_answers(profile, answers),
             history=self.recorder.history,
             changes=self.recent.changes,
+            checklist=self.checklists.watch.current,
         )
         self.publisher.publish(publication)
         self.given.on_publish(publication)

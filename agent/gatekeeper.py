@@ -221,6 +221,14 @@ class Gatekeeper:
                 self.records[name] = replace(record, stop_at_mono_s=now_mono_s)
         self.evaluate()
 
+    def restate_maintenance(self, hold: Hold) -> None:
+        """Give the maintenance in force another reason."""
+        self._holds = replace(self._holds, maintenance=hold)
+        for name, record in self.records.items():
+            self.apply(name, HoldsLoaded(hold, record.holds))
+        self.keeper.save_soon()
+        self.evaluate()
+
     def set_holds(self, holds: Holds) -> None:
         """Replace the node-wide holds; those of the engines are with their gates."""
         self._holds = replace(holds, engines=self._holds.engines)

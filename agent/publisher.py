@@ -101,6 +101,7 @@ class Publication:
     pairs: Mapping[str, PairAnswer] = field(default_factory=dict)
     history: History = NO_HISTORY
     changes: Changes = NO_CHANGES
+    checklist: Mapping[str, Any] | None = None
 
     def answer(self, name: str) -> Answer | None:
         """The answer of an engine or a pair; no pair has the name of an engine."""

@@ -58,6 +58,7 @@ def status_view(publisher: Publisher, *, whole: bool = True) -> dict[str, Any]:
             for name, pair in current.pairs.items()
         ],
         "holds": holds_as_json(current.holds),
+        "checklist": current.checklist,
         "problems": list(current.problems),
         "verdict": _verdict(current.snapshot),
         "shadow": _shadow(current.snapshot),

@@ -13,10 +13,10 @@ from types import FrameType
 
 from agent.checklist.begin import Facts, new_record
 from agent.checklist.hardware import parts_of
-from agent.checklist.load import load_checklist, load_named, with_settings
+from agent.checklist.load import load_checklist, load_named, own_of, with_settings
 from agent.checklist.model import Checklist
 from agent.checklist.operator import Operator, ask_on_terminal
-from agent.checklist.places import Places, find_places, node_name, own_of
+from agent.checklist.places import Places, find_places, node_name
 from agent.checklist.record import RunRecord
 from agent.checklist.report import write_reports
 from agent.checklist.resume import refuse_to_resume, take_up, to_resume

@@ -25,6 +25,7 @@ from agent.checklist.record import StepKind
 from agent.checks.registry import Check, load_all
 from agent.errors import ConfigError
 from agent.model import Phase
+from agent.profile_loader import LoadedProfile
 from agent.profile_schema import validate_tree
 from agent.profile_tree import Items, Mark, Table, find, mark_of, without
 from agent.profile_tree import Path as TreePath
@@ -52,6 +53,12 @@ def available(own: Path | None) -> dict[str, Path]:
         reason = cause.strerror or str(cause)
         raise ConfigError(f"cannot be read: {reason}", where=str(own)) from cause
     return found
+
+
+def own_of(loaded: LoadedProfile) -> Path | None:
+    """The site's folder of checklists, None without one."""
+    folder = loaded.profile.checklists_dir
+    return None if folder is None else Path(folder)
 
 
 def load_named(name: str, own: Path | None) -> Checklist:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.checklist.daemon_link import SocketLink
+from agent.checklist.load import own_of
 from agent.commands import DEFAULT_RUN_DIR, DEFAULT_STATE_DIR, profile_of_machine, resolve_profile
 from agent.errors import ConfigError, DaemonError
 from agent.profile_loader import LoadedProfile, load_profile
@@ -95,12 +96,6 @@ def own_folder(profile: Path | None, overlays: Sequence[Path] | None, node: Path
     if profile is None and node is None and profile_of_machine() is None:
         return None
     return own_of(resolve_profile(profile, overlays, node))
-
-
-def own_of(loaded: LoadedProfile) -> Path | None:
-    """The same of a loaded profile."""
-    folder = loaded.profile.checklists_dir
-    return None if folder is None else Path(folder)
 
 
 def node_name(places: Places) -> str:

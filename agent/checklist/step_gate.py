@@ -48,6 +48,8 @@ def _wait(step: GateStep, given: Surroundings) -> Ended:
             continue
         silent = 0
         gates = status["gates"]
+        if status.get("mode") == "observe":
+            return Ended(Verdict.SKIP, "mode observe: this node is checked but not gated")
         bad = next((told for gate in gates if (told := _cannot_open(gate))), None)
         if bad is not None:
             return Ended(Verdict.FAIL, bad, hint=step.on_fail)
@@ -66,6 +68,10 @@ def _cannot_open(gate: Mapping[str, Any]) -> str | None:
     """Why a gate will not open by itself."""
     if gate["state"] == "quarantined":
         return f"{gate['engine']} is quarantined: {gate['reason']}"
+    if gate["drain"] is not None:
+        return (
+            f"{gate['engine']} is drained ({gate['drain']['reason']}): nodegate gate resume {gate['engine']}"
+        )
     soak = (gate["process"] or {}).get("soak")
     if soak is not None and not soak["passed"]:
         return f"{gate['engine']}: {soak['words']}"

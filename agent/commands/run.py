@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,7 +23,13 @@ from agent.commands import (
     StateDirOption,
     open_sources,
     resolve_profile,
+    scenario_file,
 )
+
+if TYPE_CHECKING:
+    from agent.checklist.office import Replayed
+    from agent.sources.live import LiveSources
+    from agent.sources.replay import ReplaySources
 
 LogDirOption = Annotated[
     Path | None,
@@ -73,6 +79,7 @@ def run_command(
                 load_again=lambda: resolve_profile(profile, overlay, node),
                 node=node.resolve().name if node else "",
                 front=front,
+                replayed=_replayed(opened, scenario),
             )
 
             async def life() -> None:
@@ -82,6 +89,17 @@ def run_command(
             # What is loaded by now stays: going through it would take the collector a tenth of a second.
             gc.freeze()
             asyncio.run(life())
+
+
+def _replayed(opened: LiveSources | ReplaySources, scenario: Path | None) -> Replayed | None:
+    """What a simulated daemon replays; None on a real node."""
+    from agent.checklist.office import Replayed
+    from agent.sources.replay import ReplaySources
+
+    if not isinstance(opened, ReplaySources):
+        return None
+    folder = opened.folder.path
+    return Replayed(folder, scenario_file(folder, scenario), lambda: opened.began_mono_s)
 
 
 def start_logging() -> None:
