@@ -22,7 +22,7 @@ SEVERITIES = {"page", "ticket", "info"}
 #: Work that is no finding's: what kind it is, docs/operations.md says.
 KINDS = {"look", "capacity", "cooling", "prompts", "operator"}
 #: What a scrape adds (playbooks/roles/monitoring/templates/prometheus.j2), and what Prometheus itself makes.
-TARGET = {"instance", "job", "node", "platform", "row"}
+TARGET = {"instance", "job", "node", "platform", "row", "pool"}
 OWN = {"up": set[str]()}
 
 
@@ -34,7 +34,7 @@ def labels_by_metric() -> dict[str, set[str]]:
 
 
 def recorded() -> set[str]:
-    return {rule["record"] for rule in rules() if "record" in rule} | {"nodegate:service:minimum_ready"}
+    return {rule["record"] for rule in rules() if "record" in rule} | {"nodegate:pool:minimum_ready"}
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
@@ -46,7 +46,7 @@ def test_an_alert_says_who_what_and_what_to_do(rule: dict[str, Any]) -> None:
     else:
         assert "nodegate_check_finding" in rule["expr"], "the finding's own action is its label"
     assert set(texts) == {"summary", "description", "runbook_url"}
-    subjects = ("$labels.node", "$labels.engine", "$labels.row", "$labels.platform")
+    subjects = ("$labels.node", "$labels.engine", "$labels.row", "$labels.platform", "$labels.pool")
     assert any(subject in texts["summary"] for subject in subjects)
     assert len(texts["summary"]) < 200 and len(texts["description"]) > 40
     assert texts["runbook_url"] == f"docs/operations.md#{rule['alert'].lower()}"

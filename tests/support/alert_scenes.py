@@ -121,11 +121,11 @@ def two_members() -> str:
     both = {"engine": "glm", "group": "n0"}
     tests = [
         fires("4m", "NodegateGroupSplit"),
-        fires("4m", "NodegateServiceBelowMinimum"),
+        fires("4m", "NodegatePoolBelowMinimum"),
         fires("4m", "NodegateGateClosed"),
         fires("8m", "NodegateGroupSplit", both),
         fires("10m30s", "NodegateGroupSplit"),
-        fires("14m", "NodegateServiceBelowMinimum", {"engine": "glm", "$value": "0"}),
+        fires("14m", "NodegatePoolBelowMinimum", {"pool": "glm", "$value": "0"}),
         fires("14m", "NodegateAgentDown", target("h20-2")),
     ]
     why = "SIMULATED. 5 to 9 min: node 2 takes itself for a head and both gates are open. From 11 min: dead."

@@ -56,7 +56,8 @@ LATENCY = [
 ]
 HIT = line("nodegate_engine_prefix_cache_hit_ratio", "0.07+0x600", engine="glm")
 SERVICE = [*gate("1+0x600", "serving"), *gate("1+0x20 0+0x600", "failed", OTHER)]
-MINIMUM = {"series": 'nodegate:service:minimum_ready{engine="glm"}', "values": "2+0x600"}
+MINIMUM = {"series": 'nodegate:pool:minimum_ready{pool="glm"}', "values": "2+0x600"}
+POOL = {**NODE, "pool": "chat"}
 SLEEPS = [line("up", "0+0x600"), line("nodegate_gate_state", "1+0x3", engine="glm", state="maintenance")]
 VERSIONS = [
     line("nodegate_build_info", "1+0x600", platform="b300", version="1"),
@@ -64,11 +65,12 @@ VERSIONS = [
 ]
 #: Alert, series, when, and the labels it fires with; none = it must be silent.
 CASES: tuple[tuple[str, Series, str, dict[str, str] | None], ...] = (
-    ("NodegateServiceBelowMinimum", [*SERVICE, MINIMUM], "5m", None),
-    ("NodegateServiceBelowMinimum", [*SERVICE, MINIMUM], "8m", {"engine": "glm", "$value": "1"}),
-    ("NodegateServiceBelowMinimum", SERVICE, "8m", None),
-    ("NodegateServiceBelowMinimum", gate("1+0x20", "serving"), "15m", {"engine": "glm", "$value": "0"}),
-    ("NodegateServiceBelowMinimum", [*gate("0+0x600", "failed"), OBSERVES], "8m", None),
+    ("NodegatePoolBelowMinimum", [*SERVICE, MINIMUM], "5m", None),
+    ("NodegatePoolBelowMinimum", [*SERVICE, MINIMUM], "8m", {"pool": "glm", "$value": "1"}),
+    ("NodegatePoolBelowMinimum", SERVICE, "8m", None),
+    ("NodegatePoolBelowMinimum", gate("1+0x20", "serving"), "15m", {"pool": "glm", "$value": "0"}),
+    ("NodegatePoolBelowMinimum", [*gate("0+0x600", "failed"), OBSERVES], "8m", None),
+    ("NodegatePoolBelowMinimum", gate("0+0x600", "failed", POOL), "8m", {"pool": "chat", "$value": "0"}),
     ("NodegateAgentDown", [line("up", "1+0x20 0+0x20")], "6m", None),
     ("NodegateAgentDown", [line("up", "1+0x20 0+0x20")], "8m", NODE),
     ("NodegateAgentDown", SLEEPS, "10m", None),

@@ -46,7 +46,7 @@ def grouping_labels(expression: str) -> set[str]:
 
 
 def _words(expression: str) -> Iterator[tuple[str, str, str]]:
-    """Kind (name, list), word and what follows it; functions, strings, matchers and durations are left out."""
+    """Kind (name, list), word and what follows it; functions, strings, matchers, durations are left out."""
     at = 0
     while at < len(expression):
         if expression[at] == '"':
