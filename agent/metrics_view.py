@@ -16,7 +16,7 @@ def more_of(current: Publication, now_mono_s: float) -> More:
     return More(
         holds=tuple(_holds(current, now_mono_s)),
         groups=tuple(group_sample(name, group.seen) for name, group in current.groups.items()),
-        checklist=checklist_sample(getattr(current, "checklist", None)),
+        checklist=checklist_sample(current.checklist),
         mode=current.facts.mode.value,
         action_of=explainer.next_action if explainer else action_of_finding,
     )
