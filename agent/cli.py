@@ -49,6 +49,7 @@ COMMANDS: dict[str, str] = {
     "pins": "pins",
     "topo": "topo",
     "capture": "capture",
+    "bundle": "bundle",
     "enforce": "enforce",
     "fleet": "fleet",
     "systemd": "systemd",

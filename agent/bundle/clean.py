@@ -1,0 +1,80 @@
+"""What every piece goes through before it may be in a bundle: secrets, prompts, and on request identities."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from agent.bundle.identities import redacted
+from agent.bundle.parts import Piece
+from agent.bundle.prompts import without_prompts
+from agent.bundle.secret_search import SecretSearch
+from agent.sources.redact import Redactor
+
+#: What a name in the archive may not have in it.
+_ODD = re.compile(r"[^\w./@+-]", re.ASCII)
+
+
+class Cleaner:
+    """Cleans pieces and counts what it took out."""
+
+    def __init__(self, search: SecretSearch, redactor: Redactor | None = None) -> None:
+        """`redactor` replaces what identifies a machine; None leaves it."""
+        self._search = search
+        self._redactor = redactor
+        self.secrets = 0
+        self.prompt_lines = 0
+
+    def piece(self, piece: Piece) -> Piece | None:
+        """The piece as it may be shown; None if a secret could not be taken out of it."""
+        data = piece.data
+        if piece.prompts:
+            data = self._without_prompts(piece.path, data)
+        data, count = self._search.mask(data)
+        if piece.margin_bytes:
+            data = data[piece.margin_bytes :].partition(b"\n")[2]
+        if self._redactor is not None:
+            data = redacted(piece.path, data, self._redactor)
+        if self._search.has_known(data):
+            return None
+        self.secrets += count
+        note = "; ".join(filter(None, (piece.note, f"{count} secrets masked" if count else "")))
+        path = _ODD.sub("_", self.text(piece.path))
+        return Piece(path, data, note, log=piece.log)
+
+    def text(self, text: str) -> str:
+        """A text of the bundle's own, such as an error of a source."""
+        masked = self._search.mask(text.encode(errors="replace"))[0].decode(errors="replace")
+        return self._redactor.text(masked) if self._redactor is not None else masked
+
+    def _without_prompts(self, path: str, data: bytes) -> bytes:
+        text = data.decode("utf-8", errors="replace")
+        if path.endswith((".json", ".jsonl")):
+            return self._in_documents(text).encode(errors="replace")
+        kept, dropped = without_prompts(text)
+        self.prompt_lines += dropped
+        return kept.encode(errors="replace")
+
+    def _in_documents(self, text: str) -> str:
+        """JSON lines, with the texts of several lines in them (an engine's last words) searched by line."""
+        lines = []
+        for line in text.splitlines():
+            try:
+                lines.append(json.dumps(self._in_value(json.loads(line)), ensure_ascii=False))
+            except ValueError:
+                kept, dropped = without_prompts(line)
+                self.prompt_lines += dropped
+                lines += [kept.rstrip("\n")] if kept else []
+        return "".join(f"{line}\n" for line in lines)
+
+    def _in_value(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._in_value(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._in_value(item) for item in value]
+        if not isinstance(value, str):
+            return value
+        kept, dropped = without_prompts(value)
+        self.prompt_lines += dropped
+        return kept.rstrip("\n") if dropped else value
