@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from lb_scene import ROWS, as_json, table
+from lb_table import ROWS, as_json, table
 
 RESULTS = Path(__file__).parents[2] / "bench-results" / "lb.json"
 

@@ -3,48 +3,25 @@
 from __future__ import annotations
 
 import http.client
-import json
 import socket
 import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from daemon_rig import wait_until
 from lb_front import FRONT_PORT, HaProxy, Nginx, Sent
 from lb_node import API_PORT, ENGINE, ENGINE_PORT, MODEL, LbNode
 from lb_space import Space
+from lb_table import ROWS, Row
 from open_loop import Fate, OpenLoop
 
 LOOK_S = 0.05
 PATIENCE_S = 90.0
 #: What the role's HAProxy answers when too few nodes are ready.
 TOO_FEW = "nodes of main are ready"
-
-
-@dataclass
-class Row:
-    """One line of the table. Seconds count from the fault, `return_s` from its end; None is not seen."""
-
-    front: str
-    scene: str
-    sent: int
-    lost: int
-    inside: int
-    refused: int
-    detection_s: float | None
-    ejection_s: float | None
-    return_s: float | None
-    median_s: float
-    slowest_s: float
-    note: str
-
-
-#: Filled by the scenes, shown at the end of the run.
-ROWS: list[Row] = []
 
 
 class Trace:
@@ -280,28 +257,3 @@ def taken(address: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def table() -> list[str]:
-    """The rows as text."""
-    head = ("front", "scene", "lost / sent", "inside", "refused", "detected", "ejected", "back", "median",
-            "slowest", "note")  # fmt: skip
-    rows = [head]
-    for row in ROWS:
-        times = [_seconds(value) for value in (row.detection_s, row.ejection_s, row.return_s)]
-        counts = (f"{row.lost} / {row.sent}", str(row.inside), str(row.refused))
-        latency = (f"{row.median_s:.2f} s", f"{row.slowest_s:.2f} s")
-        rows.append((row.front, row.scene, *counts, *times, *latency, row.note))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    return [
-        "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-
-
-def as_json(**about: Any) -> str:
-    """The rows for other programs."""
-    return json.dumps({"schema": 1, **about, "scenes": [asdict(row) for row in ROWS]}, indent=1) + "\n"
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"
