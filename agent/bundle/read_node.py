@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agent.bmc_profile import RedfishEndpoint
 from agent.bundle.parts import Case, NotHere, Piece, as_json
-from agent.errors import DeviceAbsent, SourceError, SourceTimeout, SourceUnavailable
+from agent.errors import DeviceAbsent, SourceError, SourceUnavailable
 from agent.node_profile import Bmc, NodeProfile
-from agent.sources import Nvml
 from agent.sources import capture as recorder
 from agent.sources.bmc_reading import NODE_BMC
-from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, SystemReading
+from agent.sources.bounded_nvml import BoundedNvml
 from agent.sources.kmsg_records import format_line
 
 CAPTURE_NOW = "capture-now"
@@ -26,37 +24,6 @@ _INVENTORY = "/redfish/v1/UpdateService/FirmwareInventory"
 _SYSTEMS = "/redfish/v1/Systems"
 _MOST_FIRMWARES = 300
 _LOG_BYTES = 16 * 1024 * 1024
-
-
-class BoundedNvml:
-    """NVML for one pass: after so many seconds in all it answers that there is no time left."""
-
-    def __init__(self, nvml: Nvml, seconds: float) -> None:
-        """Begin to count now."""
-        self._nvml = nvml
-        self._seconds = seconds
-        self._until_s = time.monotonic() + seconds
-
-    def _in_time(self) -> Nvml:
-        if time.monotonic() > self._until_s:
-            raise SourceTimeout(f"NVML took more than {self._seconds:g} s in all")
-        return self._nvml
-
-    def system(self) -> SystemReading:
-        """Raises SourceTimeout when the time is up, else what NVML raises."""
-        return self._in_time().system()
-
-    def inventory(self) -> Sequence[GpuIdentity]:
-        """Raises SourceTimeout when the time is up, else what NVML raises."""
-        return self._in_time().inventory()
-
-    def read(self, uuid: str, group: NvmlGroup) -> GpuReading:
-        """Raises SourceTimeout when the time is up, else what NVML raises."""
-        return self._in_time().read(uuid, group)
-
-    def expect(self, uuids: Sequence[str], group: NvmlGroup) -> None:
-        """Raises SourceTimeout when the time is up."""
-        self._in_time().expect(uuids, group)
 
 
 def read_capture(case: Case) -> Iterator[Piece]:
