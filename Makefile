@@ -112,5 +112,5 @@ requirements: $(VENV)/.dev
 .PHONY: clean
 clean:
 	rm -rf $(VENV) .venv-engine build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
-	  bench-results tests/nvml/build
+	  bench-results web-results tests/nvml/build
 	find agent tests -name __pycache__ -type d -prune -exec rm -rf {} +

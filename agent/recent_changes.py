@@ -19,7 +19,7 @@ READS = 3
 READ = 200
 SHOWN = 20
 #: Longer texts are cut: a row is for the eye, `nodegate history` has all of it.
-MOST_CHARS = 300
+MOST_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@
     if (before !== undefined && (before !== word || gone)) news.textContent = `${document.querySelector("h1").textContent}: ${word}`;
     if (gone) {
       gone = false;
-      lost.textContent = "";
+      lost.textContent = document.getElementById("for").textContent = "";
       document.body.classList.remove("lost");
     }
     document.body.classList.toggle("old", doc.body.classList.contains("old"));
@@ -81,10 +81,10 @@
     if (old <= maxAgeMs && !gone) return;
     if (!gone) lose();
     const at = answeredAt.toISOString().slice(11, 19);
-    const text = `No answer since ${at} UTC (${Math.round(since(asked) / 1000)} s)${because}. What is below is old. See whether the node is up: ping it, then systemctl status nodegate there.`;
-    // Told aloud once, then only shown.
-    lost.setAttribute("role", lost.textContent ? "none" : "alert");
+    // Told aloud once; how long it lasts is only shown.
+    const text = `No answer since ${at} UTC${because}. What is below is old. See whether the node is up: ping it, then systemctl status nodegate there.`;
     if (lost.textContent !== text) lost.textContent = text;
+    document.getElementById("for").textContent = `${Math.round(since(asked) / 1000)} s without an answer`;
   }
 
   async function ask() {

@@ -16,7 +16,9 @@ from agent.publisher import Publication
 from agent.recent_changes import NO_CHANGES, Change, Changes
 from agent.rows import Row, merge, names, reading_of, subjects, worst_first
 
-MOST_FINDINGS = 30
+MOST_FINDINGS = 20
+#: What the status lacks before anything is published.
+_NOTHING: dict[str, Any] = {"node": "", "simulated": False, "mode": "", "profile_hash": "", "pairs": []}
 TELLING = ("FAIL", "UNKNOWN", "WARN")
 _ORDER = [verdict.value for verdict in WORST_FIRST]
 
@@ -84,7 +86,7 @@ def page_view(status: Mapping[str, Any], current: Publication | None, now_wall_s
     findings = _findings(status["results"])
     changes = current.changes if current else NO_CHANGES
     return Page(
-        status=status,
+        status=_NOTHING | dict(status),
         tone=tone,
         word=word,
         stale=stale,

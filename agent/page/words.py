@@ -34,7 +34,7 @@ TONE_OF_VERDICT = {
 }
 #: A question mark for what is not known: missing evidence is no warning.
 UNKNOWN_MARK = "?"
-MOST_CHARS = 400
+MOST_CHARS = 280
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 

@@ -7,7 +7,9 @@ what was read, so that a page has something to draw.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import gate_kit as kit
 import yaml
 from nodes import node_dir, profile_path
+from server_kit import Served, serve
 
 from agent.checks.registry import load_all
 from agent.evaluate import judge
@@ -27,8 +30,8 @@ from agent.model import EnginePhase, EngineStatus, GateState, Measure, Result, S
 from agent.one_shot import run_pass
 from agent.pairs import pair_answers
 from agent.profile_loader import LoadedProfile, load_profile
-from agent.publisher import NodeFacts, Publication, answers_of, boottime_s
-from agent.recent_history import SAMPLES, History, HistoryRecorder, TokenCount
+from agent.publisher import NodeFacts, Publication, Publisher, answers_of, boottime_s
+from agent.recent_history import SAMPLES, UNITS, History, HistoryRecorder, TokenCount
 from agent.sources.replay import replay_sources
 
 S = GateState
@@ -125,17 +128,24 @@ def _as_of_daemon(result: Result, now_s: float) -> Result:
 def made_up_history(snapshot: Snapshot, engines: tuple[str, ...]) -> History:
     """Ten minutes of curves that end at the snapshot's own values, with a gap of half a minute."""
     recorder = HistoryRecorder()
+    measured = {
+        key: replace(result, measures=tuple(each for each in result.measures if each.name in UNITS))
+        for key, result in snapshot.results.items()
+        if any(each.name in UNITS for each in result.measures)
+    }
     for at in range(SAMPLES):
         left = SAMPLES - 1 - at
         if 50 <= left < 56:
             continue
-        results = {
-            key: replace(result, measures=tuple(_moved(each, left, key[1]) for each in result.measures))
-            for key, result in snapshot.results.items()
-            if result.measures and key[1].startswith(("gpu", "node", "cdu"))
-        }
         then_s = snapshot.mono_s - 5 * left
-        moved = {key: replace(result, measured_mono_s=then_s) for key, result in results.items()}
+        moved = {
+            key: replace(
+                result,
+                measures=tuple(_moved(each, left, key[1]) for each in result.measures),
+                measured_mono_s=then_s,
+            )
+            for key, result in measured.items()
+        }
         tokens = {name: TokenCount(at * 9000.0 + 3000 * math.sin(at / 5), then_s) for name in engines}
         recorder.take(then_s, snapshot.wall_s - 5 * left, replace(snapshot, results=moved), tokens)
     return recorder.history
@@ -145,3 +155,50 @@ def _moved(measure: Measure, left: int, subject: str) -> Measure:
     phase = sum(map(ord, subject)) % 7
     share = 1 + 0.12 * math.sin(left / 9 + phase) * min(1, left / 20)
     return replace(measure, value=measure.value * share)
+
+
+class Site:
+    """A server whose publication is renewed as a daemon's main loop does, until it is held."""
+
+    def __init__(self, publisher: Publisher, served: Served) -> None:
+        self.publisher, self.served = publisher, served
+        self.address = f"http://127.0.0.1:{served.port}/"
+        self._shown: Publication | None = None
+        self._ending = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._beat)
+
+    def show(self, publication: Publication) -> None:
+        """Publish, and again every moment as if nothing changed."""
+        with self._lock:
+            self._shown = publication
+            self._renew()
+
+    def hold(self) -> None:
+        """Publish and beat no more: the main loop hangs."""
+        with self._lock:
+            self._shown = None
+
+    def _renew(self) -> None:
+        if self._shown is not None:
+            self.publisher.beat()
+            self.publisher.publish(replace(self._shown, mono_s=boottime_s()))
+
+    def _beat(self) -> None:
+        while not self._ending.wait(0.2):
+            with self._lock:
+                self._renew()
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path) -> Iterator[Site]:
+        """A site, closed at the end of the block."""
+        publisher = Publisher()
+        with serve(publisher, folder) as served:
+            site = cls(publisher, served)
+            site._thread.start()
+            try:
+                yield site
+            finally:
+                site._ending.set()
+                site._thread.join()
