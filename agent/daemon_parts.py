@@ -12,6 +12,8 @@ from functools import partial
 from agent.blockers import blocker_to_dict
 from agent.check_track import ResultChange
 from agent.checklist.office import ChecklistOffice, Replayed
+from agent.checklist.past_runs import PastRuns
+from agent.checklist.store import RunStore
 from agent.checks.registry import Check
 from agent.daemon_memory import CounterKeeper, inherit
 from agent.daemon_news import as_shown, news_of
@@ -184,8 +186,9 @@ class Parts:
     def _make_runner(self) -> Runner:
         given = self.given
         inherited = inherit(self.journal, given.sources)
+        past = PastRuns(RunStore(given.premises.folders.state_dir), given.sources, lambda: self.loaded)
         return Runner(
-            replace(given.sources, history=self.journal, groups=self.group_board),
+            replace(given.sources, history=self.journal, groups=self.group_board, checklists=past),
             given.loaded,
             given.checks,
             on_results=self._take_results,

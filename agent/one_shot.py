@@ -34,7 +34,7 @@ __all__ = ["PassReport", "run_pass", "select"]
 #: These checks judge what the daemon sees of its engines over time, or what it has kept in its journal.
 _OF_DAEMON = frozenset([
     "engine.health", "engine.cpu", "engine.latency", "engine.memory", "engine.numa", "engine.prefix_cache",
-    "engine.pressure", "gpu.memory_growth", "history.repeat",
+    "engine.pressure", "gpu.memory_growth", "history.repeat", "node.checklist",
 ])  # fmt: skip
 
 

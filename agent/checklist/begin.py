@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from agent.checklist.hardware import digest
 from agent.checklist.model import Checklist, kind_of
@@ -21,6 +22,7 @@ class Facts:
     boot_id: str
     parts: dict[str, str]
     wall_s: float
+    origin: Literal["shipped", "site", "file"] = "file"
 
 
 def new_record(
@@ -38,6 +40,7 @@ def new_record(
         hardware=digest(facts.parts),
         parts=facts.parts,
         definition=checklist.definition,
+        origin=facts.origin,
         shortened=list(shortened),
         who=who,
         reason=reason,

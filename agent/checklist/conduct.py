@@ -13,7 +13,7 @@ from types import FrameType
 
 from agent.checklist.begin import Facts, new_record
 from agent.checklist.hardware import parts_of
-from agent.checklist.load import load_checklist, load_named, own_of, with_settings
+from agent.checklist.load import load_checklist, load_named, origin_of, own_of, with_settings
 from agent.checklist.model import Checklist
 from agent.checklist.operator import Operator, ask_on_terminal
 from agent.checklist.places import Places, find_places, node_name
@@ -131,7 +131,15 @@ def _record(
     except SourceError as cause:
         raise ConfigError(f"the hardware cannot be identified: {cause}") from cause
     wall_s = sources.clock.wall_s()
-    facts = Facts(node_name(places), sources.simulated, places.loaded.hash, boot_id, parts, wall_s)
+    facts = Facts(
+        node=node_name(places),
+        simulated=sources.simulated,
+        profile_hash=places.loaded.hash,
+        boot_id=boot_id,
+        parts=parts,
+        wall_s=wall_s,
+        origin="file" if wanted.file is not None else origin_of(wanted.name, own_of(places.loaded)),
+    )
     fresh = new_record(checklist, facts, who=wanted.who, reason=wanted.reason, shortened=shortened)
     if wanted.resume:
         record = to_resume(store, checklist)

@@ -6,7 +6,7 @@ import difflib
 import fnmatch
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -59,6 +59,12 @@ def own_of(loaded: LoadedProfile) -> Path | None:
     """The site's folder of checklists, None without one."""
     folder = loaded.profile.checklists_dir
     return None if folder is None else Path(folder)
+
+
+def origin_of(name: str, own: Path | None) -> Literal["shipped", "site"]:
+    """Whose checklist a name means. Raises ConfigError."""
+    path = available(own).get(name)
+    return "shipped" if path is not None and path.parent == SHIPPED else "site"
 
 
 def load_named(name: str, own: Path | None) -> Checklist:

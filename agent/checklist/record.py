@@ -94,6 +94,8 @@ class RunRecord(_Strict):
     parts: dict[str, str] = Field(default_factory=dict)
     #: SHA-256 over the checklist's definition: a record of other steps proves nothing.
     definition: str = ""
+    #: Whose checklist it was: nodegate's, the site's (checklists_dir), or a file named on the command line.
+    origin: Literal["shipped", "site", "file"] = "file"
     #: Numbers of the checklist that `--set` has lowered; such a run proves less than its name says.
     shortened: list[str] = Field(default_factory=list)
     who: str

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from agent.model import EngineStatus
 from agent.sources.bmc_reading import Bmc, NoBmc
+from agent.sources.checklist_runs import ChecklistRuns, NoRuns
 from agent.sources.counters import CounterBook
 from agent.sources.fault_history import FaultHistory, NoHistory
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, SystemReading
@@ -265,6 +266,7 @@ class Sources:
     host: Host = field(default_factory=NoHost)
     bmc: Bmc = field(default_factory=NoBmc)
     history: FaultHistory = field(default_factory=NoHistory)
+    checklists: ChecklistRuns = field(default_factory=NoRuns)
     launches: LaunchEvidence = field(default_factory=NoLaunchEvidence)
     groups: Groups = field(default_factory=NoGroups)
     #: For measured tests alone; no check starts anything.
