@@ -23,6 +23,8 @@ from agent.daemon_reload import reload_profile
 from agent.errors import DaemonError
 from agent.hold_keeper import stop_quietly
 from agent.http_protocol import PeerProtocol
+from agent.log_events import Event, about
+from agent.log_json import know_where
 from agent.sd_notify import Notifier
 from agent.server_thread import ServerThread, http_server
 
@@ -31,6 +33,7 @@ TICK_S = 1.0
 PARTS_WITHIN_S = 1.0
 #: Beyond the engines' own deadlines, what an orderly end may take.
 STOP_SLACK_S = 10.0
+_SAID = {"start": Event.AGENT_STARTED, "stop": Event.AGENT_STOPPING}
 LEFT = "the agent restarts, its engines run on"
 
 
@@ -45,6 +48,7 @@ class Daemon:
         self._leave = False
         self._failure: BaseException | None = None
         self.parts = Parts(given, self._fail)
+        know_where(self.parts.node, self.parts.boot_id)
         self._servers = given.front.servers if given.front is not None else ServerThread()
         self._notifier = Notifier()
         self._reloading: asyncio.Task[None] | None = None
@@ -96,7 +100,7 @@ class Daemon:
         """A part of the daemon broke: end, fail closed."""
         if self._failure is None:
             self._failure = defect
-            log.error("a part of the agent broke", exc_info=defect)
+            log.error("a part of the agent broke", exc_info=defect, extra=about(Event.AGENT_BROKE))
         self._stop.set()
 
     def _look_for_failure(self, ended: set[asyncio.Task[None]]) -> None:
@@ -237,7 +241,7 @@ class Daemon:
 
     def _say(self, mark: str, text: str) -> None:
         """One line in the log and the journal."""
-        log.info("%s", text)
+        log.info("%s", text, extra=about(_SAID[mark]))
         self.parts.journal.record_mark(mark, text, boot_id=self.parts.boot_id)
 
     @contextlib.contextmanager

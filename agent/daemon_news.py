@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from agent.check_track import ResultChange
-from agent.model import Snapshot, Verdict
-from agent.rows import merge, subjects
+from agent.log_events import Fields
+from agent.model import Snapshot, Verdict, engine_of
+from agent.rows import subjects
 
 
 def as_shown(change: ResultChange, shown: Snapshot) -> ResultChange:
@@ -19,15 +20,22 @@ def as_shown(change: ResultChange, shown: Snapshot) -> ResultChange:
     return replace(change, after=replace(change.after, waived=True))
 
 
-def news_of(changes: Iterable[ResultChange]) -> Iterator[tuple[int, str]]:
-    """Level and text of what is worth a line; what is the same for several subjects is one line."""
-    news = [
-        (after.check, after.subject, after.verdict, after.finding.summary)
-        for after in (change.after for change in changes if _is_news(change))
-    ]
-    for check, subject, verdict, summary in merge(news, 1, subjects):
+def news_of(changes: Iterable[ResultChange]) -> Iterator[tuple[int, str, list[Fields]]]:
+    """Level and text of what is worth a line, and the fields of each subject that it is about.
+
+    What is the same for several subjects is one line.
+    """
+    told: dict[tuple[str, Verdict, str], list[Fields]] = {}
+    for change in filter(_is_news, changes):
+        after = change.after
+        old = None if change.before is None else change.before.verdict
+        fields = {"check": after.check, "subject": after.subject, "old": old, "new": after.verdict}
+        same = told.setdefault((after.check, after.verdict, after.finding.summary), [])
+        same.append({**fields, "engine": engine_of(after.subject), "summary": after.finding.summary})
+    for (check, verdict, summary), each in told.items():
         level = logging.WARNING if verdict is Verdict.FAIL else logging.INFO
-        yield level, f"{check} {subject}: {verdict}: {summary}"
+        names = list(dict.fromkeys(str(fields["subject"]) for fields in each))
+        yield level, f"{check} {subjects(names)}: {verdict}: {summary}", each
 
 
 def _is_news(change: ResultChange) -> bool:

@@ -20,6 +20,7 @@ from agent.daemon_news import as_shown, news_of
 from agent.errors import AgentError, DaemonError
 from agent.evaluate import Blocker
 from agent.explain import Explainer
+from agent.fault_captures import FaultCaptures
 from agent.fresh_start import is_fast
 from agent.front import Front
 from agent.gatekeeper import Gatekeeper, Ports
@@ -29,6 +30,7 @@ from agent.group.member import GroupMember, Membership
 from agent.holds import HoldStore
 from agent.journal import Journal
 from agent.launch.controller import EngineController
+from agent.log_events import Event, about_each
 from agent.model import EngineStatus, Snapshot
 from agent.node_profile import Mode
 from agent.operator_desk import OperatorDesk
@@ -200,17 +202,16 @@ class Parts:
         )
 
     def _make_gates(self) -> Gatekeeper:
-        given = self.given
+        given, folder = self.given, self.given.premises.folders.state_dir
         ports = Ports(
-            journal=self.journal,
+            journal=FaultCaptures(self.journal, folder, given.sources, lambda: self.loaded.profile),
             forget=self.runner.clear,
             clear_log=given.sources.kmsg.clear,
             on_change=self.publish,
             on_serving=self._take_serving,
             explain=self._explain,
         )
-        store = HoldStore(given.premises.folders.state_dir)
-        return Gatekeeper(given.loaded.profile, given.checks, self.clock, store, ports)
+        return Gatekeeper(given.loaded.profile, given.checks, self.clock, HoldStore(folder), ports)
 
     def _controller(self, name: str) -> EngineController:
         given = self.given
@@ -275,8 +276,8 @@ class Parts:
         self.journal.record_changes(changes, self.boot_id, self.explainer.to_dict)
         for fault in faults_of(changes, self.clock.wall_s(), self.boot_id):
             self.journal.record_fault(fault)
-        for level, line in news_of(changes):
-            log.log(level, "%s", line)
+        for level, line, each in news_of(changes):
+            log.log(level, "%s", line, extra=about_each(Event.CHECK_CHANGED, each))
 
     def _take_status(self, status: EngineStatus) -> None:
         """News of an engine, taken in at the loop's next turn: a gate's own order may have caused it."""

@@ -7,6 +7,7 @@ order that is answered with success is on the disk, in effect, and in the journa
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,8 +27,10 @@ from agent.gate_record import (
 )
 from agent.gatekeeper import Gatekeeper
 from agent.holds import ForceOpen, Hold, Holds, HoldsError, Waiver
+from agent.log_events import Event, about
 from agent.restart_rule import restart_refusal
 
+log = logging.getLogger("nodegate.operator")
 LONGEST_FORCE_S = 24 * 3600.0
 LONGEST_WAIVER_S = 30 * 24 * 3600.0
 
@@ -283,6 +286,8 @@ class OperatorDesk:
             raise OrderRefused(text, 507) from cause
 
     def _record(self, command: str, given: Given) -> None:
+        said = about(Event.OPERATOR_ORDER, command=command, who=given.who, reason=given.reason)
+        log.info("order of %s: %s: %s", given.who, command, given.reason, extra=said)
         self._journal.record_operator(command, given.reason, given.who, boot_id=self._gates.boot_id)
 
     @staticmethod

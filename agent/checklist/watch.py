@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.checklist.store import RunStore
 from agent.errors import SourceUnavailable
+from agent.log_events import Event, about
 
 log = logging.getLogger("nodegate.checklist")
 PERIOD_S = 1.0
@@ -22,6 +23,8 @@ class ChecklistWatch:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="checklists", daemon=True)
         self._problem = ""
+        self._place: tuple[Any, ...] | None = None
+        self._looked = False
         #: The newest run as /status has it, None where there is none.
         self.current: dict[str, Any] | None = None
 
@@ -43,9 +46,20 @@ class ChecklistWatch:
             self._problem, self.current = str(cause), None
             return
         self._problem = ""
+        self._tell(told)
         if told is not None:
             told = {**told, "running": told.get("verdict") is None and self._store.is_running()}
         self.current = told
+
+    def _tell(self, told: dict[str, Any] | None) -> None:
+        """A line for a step that a run comes to, and its end; none for what an agent finds at its start."""
+        place = None if told is None else (told["run_id"], told["step"], told["verdict"])
+        if told is not None and self._looked and place != self._place:
+            said = {"run_id": told["run_id"], "step": told["step"], "verdict": told["verdict"]}
+            words = told["verdict"] or f"step {told['step']}"
+            extra = about(Event.CHECKLIST_STEP, checklist=told["name"], **said)
+            log.info("checklist %s: %s", told["name"], words, extra=extra)
+        self._place, self._looked = place, True
 
     def _run(self) -> None:
         while not self._end.is_set():
