@@ -63,6 +63,9 @@ def _shown(model: Model, bounds: Bounds, where: str, notes: list[str]) -> Model:
     for name, value in model:
         if isinstance(value, str):
             kept: Any = clean(value, bounds.text_chars) if type(value) is str else value
+        elif isinstance(value, dict):
+            rows = _first(list(value.items()), bounds.rows, f"{where}{name}", notes)
+            kept = {clean(key, bounds.text_chars): _item(item, bounds, notes) for key, item in rows}
         elif isinstance(value, BaseModel):
             kept = _shown(value, bounds, where, notes)
         elif isinstance(value, list) and name != "points":

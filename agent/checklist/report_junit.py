@@ -51,6 +51,8 @@ def _facts(record: RunRecord) -> dict[str, str]:
         "ended": utc(record.ended_wall_s),
         "boot_id": record.boot_id,
         "hardware": record.hardware,
+        "origin": record.origin,
+        "shortened": "; ".join(record.shortened),
     }
 
 

@@ -96,6 +96,9 @@ def _passed(record: RunRecord, total: int) -> Headline:
         return Headline("bad", f"NOT PROVEN: the run says {record.verdict}, but {what}")
     skipped = sum(step.verdict is Verdict.SKIP for step in record.steps)
     left_out = f", {skipped} not for this node" if skipped else ""
+    if record.shortened:
+        what = (f"less than the checklist has: {line}" for line in record.shortened[:3])
+        return Headline("soft", f"PASSED, SHORTENED: all {total} steps{left_out}", tuple(what))
     if record.verdict is Verdict.WARN or any(step.verdict is Verdict.WARN for step in record.steps):
         return Headline("soft", f"PASSED WITH WARNINGS: all {total} steps{left_out}", _warnings(record))
     return Headline("good", f"PASSED: all {total} steps{left_out}")
@@ -108,9 +111,12 @@ def _warnings(record: RunRecord) -> tuple[str, ...]:
 
 def advice(record: RunRecord, step: StepRecord | None) -> tuple[str, ...]:
     """What to do next: the step's own hint, else those of its findings, and how the run goes on."""
-    again = f"Then run: nodegate checklist run {record.checklist}"
+    run = f"nodegate checklist run {record.checklist}"
     if step is None:
-        return (again.removeprefix("Then r").replace("un:", "Run:"),)
+        return (f"Run: {run}",)
+    again = (
+        f"Then go on with: {run} --resume (a new run, without it, where parts or the profile have changed)"
+    )
     hints = (
         [step.hint] if step.hint else [found.hint for found in step.findings if found.verdict in _AT_FAULT]
     )

@@ -93,7 +93,7 @@ def test_the_page_has_headings_captions_and_names_for_those_who_cannot_see_it() 
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
-    assert found["table"] == found["caption"] == 3
+    assert found["table"] == found["caption"] == 4
     ids = Counter(attributes["id"] for _, attributes in page.tags if "id" in attributes)
     assert max(ids.values()) == 1
     plots = [
@@ -117,7 +117,7 @@ def test_the_page_says_what_failed_what_to_do_who_answered_and_what_was_seen() -
     for words in (
         "FAILED at step 10 of 11: Three minutes of small-batch load without throttling",
         "Have the cooling team check flow and the cold plate of gpu5.",
-        "Then run: nodegate checklist run post-maintenance",
+        "Then go on with: nodegate checklist run post-maintenance --resume",
         "maintenance is kept: failed at step soak",
         "“yes; flow 38 l/min, vented twice” Mira Novak, 2026-11-30 08:16:07 UTC",
         "observed -3 C , expected >= 5 C",
@@ -138,6 +138,19 @@ def test_a_simulated_run_says_so_in_title_banner_headline_plots_and_foot() -> No
     properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
     assert properties["simulated"] == "true"
     assert json.loads(made["report.json"])["run"]["simulated"] is True
+
+
+def test_a_shortened_run_says_so_and_parts_are_told() -> None:
+    made = texts(small_record(shortened=["soak.duration_s 20 of 180"], origin="site"))
+    text = Page(made["report.html"]).text()
+    assert "SHORTENED: this run proves less than its name says (soak.duration_s 20 of 180)." in text
+    assert "PASSED, SHORTENED: all 3 steps less than the checklist has: soak.duration_s 20 of 180" in text
+    assert "not nodegate's own list (of this site)" in text
+    assert "board SN-1" in text
+    properties = {
+        p.get("name"): p.get("value") for p in ElementTree.fromstring(made["report.xml"]).iter("property")
+    }
+    assert properties["shortened"] == "soak.duration_s 20 of 180"
 
 
 def test_junit_has_a_case_for_each_step_and_the_findings_of_the_failed_one() -> None:
@@ -169,6 +182,7 @@ def test_junit_has_a_case_for_each_step_and_the_findings_of_the_failed_one() -> 
     ("changes", "tone", "begins"),
     [
         ({}, "good", "PASSED: all 3 steps"),
+        ({"shortened": ["soak.duration_s 20 of 180"]}, "soft", "PASSED, SHORTENED: all 3 steps"),
         ({"verdict": Verdict.WARN}, "soft", "PASSED WITH WARNINGS: all 3 steps"),
         ({"verdict": Verdict.FAIL}, "bad", "FAILED before its first step"),
         ({"verdict": None, "ended_wall_s": None}, "soft", "STILL RUNNING"),
@@ -285,7 +299,7 @@ def _hostile() -> RunRecord:
     record = small_record(
         node=HOSTILE, title=HOSTILE, who=HOSTILE, reason=HOSTILE, checklist=HOSTILE, verdict=Verdict.FAIL,
         run_id=HOSTILE, outcome=[HOSTILE], profile_hash=HOSTILE, hardware=HOSTILE, boot_id=HOSTILE,
-        started_wall_s=1e300,
+        started_wall_s=1e300, parts={HOSTILE: HOSTILE}, shortened=[HOSTILE], definition=HOSTILE,
     )  # fmt: skip
     curve = Curve.model_construct(
         step=HOSTILE, name=HOSTILE, subject=HOSTILE, unit=HOSTILE, points=[(0.0, 1.0), (1.0, float("nan"))]

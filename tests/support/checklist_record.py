@@ -44,7 +44,9 @@ def small_record(**changes: object) -> RunRecord:
         title="After maintenance", node="rack4-node2", simulated=False, profile_hash="4f1c" * 16,
         boot_id="7d1b3b7c-0000-4000-8000-000000000001", hardware="9a3e" * 16, who="mira",
         reason="coolant loop flushed", started_wall_s=START_S, ended_wall_s=START_S + 232,
-        verdict=Verdict.PASS, outcome=["maintenance ended"], steps=steps, curves=curves,
+        verdict=Verdict.PASS, outcome=["maintenance ended"], origin="shipped",
+        parts={"gpu0": "GPU-b5c0ffee-4e2d-5b7a-9c3f-0d19ea5e0000", "board": "SN-1"},
+        steps=steps, curves=curves,
     )  # fmt: skip
     return record.model_copy(update=changes)
 
