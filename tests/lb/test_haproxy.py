@@ -9,13 +9,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from daemon_rig import wait_until
 from lb_front import HaProxy
 from lb_node import DRAIN_GRACE_S, LbNode
-from lb_scene import Fleet, Scene
-from lb_space import Space, lay_lan
+from lb_scene import Fleet, Scene, fleet_of
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 #: With fewer nodes than this the service answers 503.
@@ -23,25 +23,9 @@ MIN_LIVE = 2
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    folder = tmp_path_factory.mktemp("lb")
-    opened: list[LbNode] = []
-    space = Space()
-    try:
-        lay_lan(space)
-        for number in range(3):
-            opened.append(LbNode(folder / f"n{number}", f"n{number}", space, number))
-            opened[-1].start()
-        for node in opened:
-            node.wait_ready()
-        front = HaProxy(folder, space, [node.seen_by_role() for node in opened], main=MIN_LIVE)
-        made = Fleet(space, opened, front)
+def fleet() -> Iterator[Fleet]:
+    with fleet_of(LbNode, 3, partial(HaProxy, main=MIN_LIVE)) as made:
         yield made
-        made.close()
-    finally:
-        for node in opened:
-            node.close()
-        space.close()
 
 
 def _state(node: LbNode, state: str) -> None:

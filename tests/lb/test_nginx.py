@@ -12,32 +12,16 @@ from collections.abc import Iterator
 import pytest
 from daemon_rig import wait_until
 from lb_front import Nginx
-from lb_node import LbNode, PlainNode
-from lb_scene import Fleet
-from lb_space import Space, lay_lan
+from lb_node import PlainNode
+from lb_scene import Fleet, fleet_of
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    folder = tmp_path_factory.mktemp("nginx")
-    opened: list[LbNode] = []
-    space = Space()
-    try:
-        lay_lan(space)
-        for number in range(2):
-            opened.append(PlainNode(folder / f"n{number}", f"n{number}", space, number))
-            opened[-1].start()
-        for node in opened:
-            node.wait_ready()
-        made = Fleet(space, opened, Nginx(folder, space, [node.seen_by_role() for node in opened]))
+def fleet() -> Iterator[Fleet]:
+    with fleet_of(PlainNode, 2, Nginx) as made:
         yield made
-        made.close()
-    finally:
-        for node in opened:
-            node.close()
-        space.close()
 
 
 def test_drain(fleet: Fleet) -> None:
@@ -75,7 +59,7 @@ def test_engine_crash(fleet: Fleet) -> None:
 def test_agent_killed(fleet: Fleet) -> None:
     """The permission in the kernel ends by itself; the engine finishes what it has."""
     node = fleet.nodes[1]
-    with fleet.scene("agent killed", node, planned=True, note="permission ends after 5 s") as scene:
+    with fleet.scene("agent killed", node, planned=True, note="permission ends after 10 s") as scene:
         scene.fault()
         node.kill_agent()
         scene.wait_out()

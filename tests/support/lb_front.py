@@ -24,6 +24,8 @@ from agent.provision.services import Node, services
 #: Where requests are sent, in the load balancer's own Space.
 FRONT_PORT = 8080
 _LOG_PORT = 5514
+#: For so long one look at HAProxy's state is as good as another.
+_SHARED_S = 0.03
 
 
 def role_config(folder: Path, kind: str, found: Sequence[dict[str, Any]], **variables: Any) -> Path:
@@ -67,7 +69,8 @@ class HaProxy:
         config = role_config(folder, "haproxy", found, loadbalancer_log=f"127.0.0.1:{_LOG_PORT} local0")
         self._sent: dict[str, Sent] = {}
         self._lock = threading.Lock()
-        self.told: list[str] = []
+        self._seen: dict[str, tuple[str, int]] = {}
+        self._looked_s = 0.0
         self._log = space.inside(lambda: _udp(_LOG_PORT))
         self._over = threading.Event()
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -91,11 +94,13 @@ class HaProxy:
             row["svname"]: (row["status"], int(row["weight"])) for row in rows if row["svname"] not in inner
         }
 
-    def in_rotation(self) -> dict[str, bool]:
-        """Whether each server gets new requests. `UP 1/2` does."""
-        return {
-            name: status.startswith("UP") and weight > 0 for name, (status, weight) in self.servers().items()
-        }
+    def in_rotation(self, name: str) -> bool:
+        """Whether a server gets new requests; `UP 1/2` does. Whoever asks shares one look with the others."""
+        with self._lock:
+            if time.monotonic() - self._looked_s > _SHARED_S:
+                self._seen, self._looked_s = self.servers(), time.monotonic()
+            status, weight = self._seen[name]
+        return status.startswith("UP") and weight > 0
 
     def end(self) -> None:
         """Stop it."""
@@ -127,8 +132,7 @@ class HaProxy:
             except TimeoutError:
                 continue
             found = _HTTPLOG.search(line)
-            if found is None:
-                self.told.append(line)
+            if found is None:  # of a server, not of a request
                 continue
             one = _sent(found)
             with self._lock:
@@ -176,7 +180,8 @@ class Nginx:
         found = {}
         for line in self._log.read_text().splitlines():
             ended, took, name, status, servers, _, _ = _NGINX.split(line)[1:8]
-            server = self._servers.get(re.split(r"[ ,:]+(?=\d+\.)", servers)[-1], servers)
+            last = re.split(r"(?:,| :) ", servers)[-1]
+            server = self._servers.get(last, last)
             found[name] = Sent(name, server, float(ended) - float(took), int(status), servers)
         return found
 

@@ -87,6 +87,10 @@ class LbNode(DaemonRig):
         keeper = self.process.pid
         return wait_until("the agent's process", lambda: next(iter(children(keeper)), 0), 10)
 
+    def died(self) -> bool:
+        """Fail at once when the agent has ended."""
+        return self._died()
+
     def kill_agent(self) -> None:
         """SIGKILL; its engine goes on."""
         os.kill(self.agent_pid(), signal.SIGKILL)
@@ -158,7 +162,7 @@ class PlainNode(LbNode):
             node=self.name,
             api={"host": "0.0.0.0", "port": API_PORT},
             engines={ENGINE: lb_engine([])},
-            enforce={"enabled": True, "timeout_s": 5.0, "period_s": 0.3},
+            enforce={"enabled": True},
         )
 
     def words(self, *more: str) -> list[str]:

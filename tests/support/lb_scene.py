@@ -8,18 +8,23 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from daemon_rig import wait_until
 from lb_front import FRONT_PORT, HaProxy, Nginx, Sent
 from lb_node import API_PORT, ENGINE, ENGINE_PORT, MODEL, LbNode
-from lb_space import Space
+from lb_space import Space, folder_for_now, lay_lan
 from lb_table import ROWS, Row
 from open_loop import Fate, OpenLoop
 
+from agent.provision.services import Node
+
 LOOK_S = 0.05
 PATIENCE_S = 90.0
+#: Several agents and engines start at once.
+START_S = 180.0
 #: What the role's HAProxy answers when too few nodes are ready.
 TOO_FEW = "nodes of main are ready"
 
@@ -100,7 +105,7 @@ class Fleet:
     def _takes(self, node: LbNode) -> bool:
         """Whether new requests reach a node: HAProxy's own word; for nginx, what the node's kernel does."""
         if isinstance(self.front, HaProxy):
-            return self.front.in_rotation().get(node.name, False)
+            return self.front.in_rotation(node.name)
         return taken(node.address)
 
     @contextmanager
@@ -119,6 +124,29 @@ class Fleet:
             fates = scene.load.stop()
         scene.account(fates, planned)
         self.broken = ""
+
+
+@contextmanager
+def fleet_of(
+    kind: type[LbNode], count: int, make_front: Callable[[Path, Space, list[Node]], HaProxy | Nginx]
+) -> Iterator[Fleet]:
+    """So many nodes that serve, and a load balancer before them; nothing is left of it afterwards."""
+    nodes: list[LbNode] = []
+    with folder_for_now() as folder, closing(Space()) as space:
+        lay_lan(space)
+        try:
+            for number in range(count):
+                nodes.append(kind(folder / f"n{number}", f"n{number}", space, number))
+                nodes[-1].start()
+            for node in nodes:
+                node.wait_ready()
+            with closing(
+                Fleet(space, nodes, make_front(folder, space, [n.seen_by_role() for n in nodes]))
+            ) as made:
+                yield made
+        finally:
+            for node in nodes:
+                node.close()
 
 
 @dataclass
@@ -171,7 +199,8 @@ class Scene:
 
     def out_s(self, name: str) -> float | None:
         """When a node was out."""
-        return self.fleet.takes[name].first(False, self.fault_s)
+        trace = self.fleet.takes.get(name)
+        return None if trace is None else trace.first(False, self.fault_s)
 
     def account(self, fates: Sequence[Fate], planned: bool) -> None:
         """Nobody lost a request that the fault did not take; the row of the table."""
@@ -234,13 +263,13 @@ def _span(from_s: float, times: Sequence[float | None]) -> float | None:
 
 
 def gate_open(address: str) -> bool:
-    """Whether a node's agent says so within a second."""
+    """Whether a node's agent says so."""
     return status_of(address, API_PORT, f"/readyz/{ENGINE}") == 200
 
 
 def status_of(address: str, port: int, path: str) -> int:
-    """The status of a GET; 0 when no answer comes within a second."""
-    connection = http.client.HTTPConnection(address, port, timeout=1)
+    """The status of a GET; 0 when no answer comes within two seconds."""
+    connection = http.client.HTTPConnection(address, port, timeout=2)
     try:
         connection.request("GET", path)
         return connection.getresponse().status

@@ -10,8 +10,10 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -20,6 +22,17 @@ from daemon_rig import wait_until
 CLONE_NEWNET = 0x40000000
 #: The first process: the kernel itself takes away its children that have ended.
 _INIT = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); signal.pause()"
+#: Takes a folder away once its standard input has ended: at the end of this process, however that comes.
+_JANITOR = (
+    "import shutil, sys, time\n"
+    "sys.stdin.read()\n"
+    "for _ in range(50):\n"
+    "    shutil.rmtree(sys.argv[1], ignore_errors=True)\n"
+    "    time.sleep(0.1)  # whoever still wrote there is being killed\n"
+    "    try: open(sys.argv[1])\n"
+    "    except FileNotFoundError: break\n"
+    "    except OSError: pass\n"
+)
 #: First three numbers of the addresses.
 _LAN = "10.80.0"
 T = TypeVar("T")
@@ -80,6 +93,18 @@ class Space:
         self._inside.shutdown()
         if self._keeper.poll() is None:
             self.power_off()
+
+
+@contextmanager
+def folder_for_now() -> Iterator[Path]:
+    """A folder that is gone afterwards, also if this process is killed."""
+    name = tempfile.mkdtemp(prefix="nodegate-lb-")
+    janitor = subprocess.Popen([sys.executable, "-ISc", _JANITOR, name], stdin=subprocess.PIPE)
+    try:
+        yield Path(name)
+    finally:
+        janitor.communicate()
+    assert not Path(name).exists()
 
 
 def lay_lan(space: Space) -> None:
