@@ -14,8 +14,7 @@ from agent.sources.gpu_reading import NvmlGroup
 
 HINT = "Stop what uses the GPUs (nodegate maintenance enter stops the engines), then run this again."
 #: NVML shows memory of a process for some tenths of a second after the process has gone.
-_GIVEN_BACK_S = 10.0
-_POLL_S = 0.2
+POLL_S, _LOOKS = 0.2, 50
 
 
 def in_use(sources: Sources, profile: NodeProfile, gpus: Collection[int]) -> str:
@@ -30,12 +29,13 @@ def in_use(sources: Sources, profile: NodeProfile, gpus: Collection[int]) -> str
 
 async def given_back(sources: Sources, profile: NodeProfile, gpus: Collection[int]) -> str:
     """Wait until nothing uses the GPUs any more; who still does after a while, empty for nobody."""
-    until_s = sources.clock.mono_s() + _GIVEN_BACK_S
-    while True:
+    held = ""
+    for _ in range(_LOOKS):
         try:
             held = in_use(sources, profile, gpus)
         except SourceError as cause:
             held = f"whether the GPUs are free is not known: {cause}"
-        if not held or sources.clock.mono_s() >= until_s:
-            return held
-        await asyncio.sleep(_POLL_S)
+        if not held:
+            break
+        await asyncio.sleep(POLL_S)
+    return held

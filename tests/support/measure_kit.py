@@ -1,4 +1,4 @@
-"""Measured tests on the fake H200 node: a workload that plays lines, and a clock that each turn moves by a second."""
+"""Measured tests on the fake H200 node: a workload that plays lines, a second of the clock each turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fake_sources import FakeNode
 
 from agent.checklist.measure import MeasureContext, MeasureOutcome, measures
 from agent.errors import SourceUnavailable
-from agent.measure import all_reduce, all_reduce_nodes, attend, gpu_load, run_worker
+from agent.measure import all_reduce, all_reduce_nodes, attend, free_gpus, gpu_load, run_worker
 from agent.measure.place import NoPlace, Place
 from agent.node_profile import NodeProfile
 from agent.profile_loader import LoadedProfile
@@ -110,6 +110,7 @@ async def _at_once(function: Callable[[], Any], deadline_s: float) -> Any:
 def without_threads(monkeypatch: pytest.MonkeyPatch, *, place: bool = True) -> None:
     """Looks are taken at once, turns take no real time, and (with `place`) workers have a place."""
     monkeypatch.setattr(attend, "TURN_S", 0.0)
+    monkeypatch.setattr(free_gpus, "POLL_S", 0.0)
     for module in (attend, run_worker):
         monkeypatch.setattr(module, "in_spare_thread", _at_once)
     for module in (all_reduce, all_reduce_nodes, gpu_load):

@@ -67,6 +67,7 @@ def reduce_all(order: ranks.Order, number: int, answer: Callable[[ranks.Answer],
     each_s, quiet = _timed(torch, dist, device, count, order["iterations"], wait)
     right = _sum_is_right(torch, dist, device, count) and right and quiet
     bytes_each = count * 4
+    dist.destroy_process_group()
     _leave(store, first + number, world)
     answer({
         "done": True, "backend": order["backend"], "world": world, "nodes": order["nodes"],

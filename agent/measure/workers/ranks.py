@@ -12,17 +12,16 @@ import ctypes
 import json
 import multiprocessing
 import os
-import queue
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import connection
 from typing import Any
 
 #: prctl(2): a child dies with the thread that made it.
 _PR_SET_PDEATHSIG = 1
-_POLL_S = 0.2
 _LONGEST_ERROR = 300
 
 Order = dict[str, Any]
@@ -60,20 +59,25 @@ def answers(work: Work, order: Order, count: int, limit_s: float) -> Iterator[tu
     `limit_s` over, are answers with `error` too. Nothing of them is left when this is left.
     """
     context = multiprocessing.get_context("spawn")
-    inbox: Any = context.Queue()
+    # Pipes, not a queue: that needs named semaphores, which would be left when this is killed.
+    pipes = [context.Pipe(duplex=False) for _ in range(count)]
     running = [
-        context.Process(target=_run, args=(work, order, number, inbox), daemon=True)
+        context.Process(target=_run, args=(work, order, number, pipes[number][1]), daemon=True)
         for number in range(count)
     ]
-    waiting = dict(enumerate(running))
+    waiting: dict[Any, int] = {pipe[0]: number for number, pipe in enumerate(pipes)}
     until_s = time.monotonic() + limit_s
     try:
-        for process in running:
+        for process, pipe in zip(running, pipes, strict=True):
             process.start()
+            pipe[1].close()
         while waiting:
-            for number, answer in _heard(inbox, waiting, late=time.monotonic() > until_s):
+            ready = connection.wait(list(waiting), timeout=max(0.0, until_s - time.monotonic()))
+            for end in ready or list(waiting):
+                number = waiting[end]
+                answer = _answer(end, running[number], number) if ready else _late(number)
                 if "error" in answer or "done" in answer:
-                    waiting.pop(number, None)
+                    del waiting[end]
                 yield number, answer
     finally:
         for process in running:
@@ -82,28 +86,30 @@ def answers(work: Work, order: Order, count: int, limit_s: float) -> Iterator[tu
                 process.join()
 
 
-def _heard(inbox: Any, waiting: dict[int, Any], *, late: bool) -> list[tuple[int, Answer]]:
-    """What has come by now, else which processes are gone, or late."""
-    if late:
-        return [(number, {"error": f"process {number} has given no answer in time"}) for number in waiting]
-    gone = [number for number, process in waiting.items() if not process.is_alive()]
+def _answer(end: Any, process: Any, number: int) -> Answer:
+    """What a process has said; its end without a word is an error."""
     try:
-        return [inbox.get(timeout=_POLL_S)]
-    except queue.Empty:  # those that were gone before this wait have nothing more to say
-        silent = "process {} ended with exit status {} and said nothing"
-        return [(at, {"error": silent.format(at, waiting[at].exitcode)}) for at in gone]
+        found = end.recv()
+    except EOFError:
+        process.join(timeout=5.0)
+        silent = f"process {number} ended with exit status {process.exitcode} and said nothing"
+        return {"error": silent}
+    assert isinstance(found, dict)
+    return found
 
 
-def _run(work: Work, order: Order, number: int, inbox: Any) -> None:
+def _late(number: int) -> Answer:
+    return {"error": f"process {number} has given no answer in time"}
+
+
+def _run(work: Work, order: Order, number: int, out: Any) -> None:
     """One process: whatever happens to it becomes an answer."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
-        work(order, number, lambda answer: inbox.put((number, answer)))
+        work(order, number, out.send)
     # The edge of this process: nobody above could catch it, and the text is all that is ever seen of it.
     except BaseException as cause:  # noqa: BLE001
-        inbox.put((number, {"error": _one_line(cause)}))
-    inbox.close()
-    inbox.join_thread()
+        out.send({"error": _one_line(cause)})
 
 
 def _one_line(cause: BaseException) -> str:
