@@ -49,6 +49,12 @@ class Hold(_Part):
     who: str = ""
 
 
+class Process(_Part):
+    """The engine's process."""
+
+    pid: int | None = None
+
+
 class Gate(_Part):
     """One engine's gate."""
 
@@ -62,6 +68,7 @@ class Gate(_Part):
     quarantine: Hold | None = None
     blocking: list[Reason] = Field(default_factory=list)
     blocking_count: int | None = None
+    process: Process | None = None
 
 
 class Holds(_Part):
