@@ -5,13 +5,14 @@ promtool, which is Prometheus' own engine, judges them in tests/root/test_promto
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import yaml
-from alert_series import FOLDER, SLOW_SCENES, rules, scenes
+from alert_series import FOLDER, RULES, SLOW_SCENES, rules, scenes
 from alert_units import CASES, IN_SCENES
-from metrics_pages import known_samples
+from metrics_pages import TARGET, known_samples, labels_by_metric
 from promql_names import grouping_labels, selectors
 from repo_files import ROOT
 
@@ -21,16 +22,6 @@ ALERTS = [rule for rule in rules() if "alert" in rule]
 SEVERITIES = {"page", "ticket", "info"}
 #: Work that is no finding's: what kind it is, docs/operations.md says.
 KINDS = {"look", "capacity", "cooling", "prompts", "operator"}
-#: What a scrape adds (playbooks/roles/monitoring/templates/prometheus.j2), and what Prometheus itself makes.
-TARGET = {"instance", "job", "node", "platform", "row", "pool"}
-OWN = {"up": set[str]()}
-
-
-def labels_by_metric() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {name: set(TARGET | labels) for name, labels in OWN.items()}
-    for name, labels in known_samples():
-        found.setdefault(name, set(TARGET)).update(label for label, _ in labels)
-    return found
 
 
 def recorded() -> set[str]:
@@ -111,3 +102,23 @@ def test_no_other_file_is_played() -> None:
 def test_the_rules_work_without_the_role() -> None:
     text = (ROOT / "playbooks/roles/monitoring/files/nodegate.rules.yml").read_text()
     assert "{%" not in text and "{{ monitoring" not in text
+
+
+def test_the_example_for_alertmanager_names_what_is_there() -> None:
+    """amtool reads it in tests/root; whether names and labels are those of the rules it cannot know."""
+    text = (RULES.with_name("alertmanager.example.yml")).read_text()
+    said = yaml.safe_load(text)
+    matchers = re.findall(r"(\w+) ([=!]~?) \"([^\"]+)\"", text)
+    names = {rule["alert"] for rule in ALERTS}
+    allowed = {
+        "alertname": names,
+        "severity": SEVERITIES,
+        "action": KINDS | {kind.value for kind in ActionKind},
+    }
+    for label, _, values in matchers:
+        assert label in {*allowed, "check"}
+        assert label == "check" or set(values.split("|")) <= allowed[label], values
+    assert len(matchers) >= 10
+    receivers = {one["name"] for one in said["receivers"]}
+    assert {said["route"]["receiver"], *(route["receiver"] for route in said["route"]["routes"])} == receivers
+    assert said["route"]["group_by"][0] == "action"

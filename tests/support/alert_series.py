@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,27 +38,33 @@ def rules() -> list[dict[str, Any]]:
 class SeriesLog:
     """Pages of several nodes, one a step, as promtool's input series."""
 
-    def __init__(self, **labels: str) -> None:
-        """`labels` are given to every target beside its node."""
+    def __init__(self, wanted: frozenset[str] | None = None, **labels: str) -> None:
+        """`labels` are given to every target beside its node; without `wanted`, the rules' metrics are kept."""
         self._labels = tuple(labels.items())
-        self._wanted = {one.name for rule in rules() for one in selectors(rule["expr"])}
+        self._wanted = wanted or {one.name for rule in rules() for one in selectors(rule["expr"])}
         self._values: dict[Series, list[float | None]] = {}
         self._steps = 0
 
     def take(self, pages: dict[str, bytes | None]) -> None:
         """One scrape of every node; None for one that does not answer."""
         for node, page in pages.items():
-            target = (("instance", f"{node}:9470"), ("job", "nodegate"), ("node", node), *self._labels)
-            found = samples_of(page) if page is not None else {}
-            found[("up", ())] = float(page is not None)
-            for (name, labels), value in found.items():
-                if name in self._wanted:
-                    # As Prometheus does where a target's label is in the page too.
-                    own = [(f"exported_{label}" if label == "node" else label, to) for label, to in labels]
-                    key = (name, tuple(sorted((*own, *target))))
-                    line = self._values.setdefault(key, [])
-                    line += [None] * (self._steps - len(line)) + [value]
+            self._take(node, samples_of(page) if page is not None else {}, up=page is not None)
         self._steps += 1
+
+    def take_samples(self, node: str, found: Mapping[Series, float]) -> None:
+        """One scrape of one node."""
+        self._take(node, found, up=True)
+        self._steps += 1
+
+    def _take(self, node: str, found: Mapping[Series, float], *, up: bool) -> None:
+        target = (("instance", f"{node}:9470"), ("job", "nodegate"), ("node", node), *self._labels)
+        for (name, labels), value in {**found, ("up", ()): float(up)}.items():
+            if name in self._wanted:
+                # As Prometheus does where a target's label is in the page too.
+                own = [(f"exported_{label}" if label == "node" else label, to) for label, to in labels]
+                key = (name, tuple(sorted((*own, *target))))
+                line = self._values.setdefault(key, [])
+                line += [None] * (self._steps - len(line)) + [value]
 
     def input_series(self) -> list[dict[str, str]]:
         """As promtool takes them; a scrape without the series is a stale one."""

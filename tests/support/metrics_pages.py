@@ -27,6 +27,9 @@ from agent.model import Verdict
 from agent.sources import CanaryReport, CanaryVerdict
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
+#: What a scrape adds (playbooks/roles/monitoring/templates/prometheus.j2), and what Prometheus itself makes.
+TARGET = frozenset({"instance", "job", "node", "platform", "row", "pool"})
+OWN = ("up",)
 #: Windows so short that what is usual is known within a minute or two.
 SHORT_WINDOWS = """\
 limits:
@@ -109,6 +112,15 @@ def _every_kind(drill: Drill) -> More:
 def known_samples() -> dict[Series, float]:
     """All series of the full page, and those that a replayed node cannot have."""
     return {**samples_of(full_page()), **samples_of(_beside_a_replay())}
+
+
+@cache
+def labels_by_metric() -> dict[str, set[str]]:
+    """Every metric of a scrape with its labels."""
+    found = {name: set(TARGET) for name in OWN}
+    for name, labels in known_samples():
+        found.setdefault(name, set(TARGET)).update(label for label, _ in labels)
+    return found
 
 
 def _beside_a_replay() -> bytes:
