@@ -84,7 +84,7 @@ def read_changes(journal: Journal) -> Changes:
     except AgentError as problem:
         return Changes(problem=str(problem))
     rows = [
-        (e["wall_s"], e["kind"], e["what"], _cut(e["who"]), e["before"], _cut(e["after"]), _cut(e["why"]))
+        (e["wall_s"], e["kind"], *(_cut(str(e[key])) for key in ("what", "who", "before", "after", "why")))
         for e in entries
     ]
     return Changes(tuple(Change(*row) for row in merge(rows, 3, _together)[:SHOWN]))

@@ -74,7 +74,7 @@ class StatusPage:
         return made.reply
 
     def _make(self, current: Publication | None) -> Reply:
-        page = page_view(status_view(self._publisher), current, time.time())
+        page = page_view(status_view(self._publisher, whole=False), current, time.time())
         html = self._template.render(page=page, css=Markup(self._css), js=Markup(self._js))  # noqa: S704
         return Reply(200, html.encode(errors="backslashreplace"), MEDIA_TYPE, self._headers)
 

@@ -13,7 +13,7 @@ from agent.page.words import BAD, GOOD, MARKS, SOFT, TONE_OF_STATE, WAIT, Tone, 
 from agent.recent_history import TOKENS, SeriesKey
 from agent.rows import merge, subjects
 
-MOST_REASONS = 8
+MOST_REASONS = 6
 _TOKENS_LOOK = Look("tokens per second", "1/s", 10.0)
 
 

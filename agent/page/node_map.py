@@ -17,8 +17,10 @@ _TEMPERATURE = Look("temperature", "C", 10.0)
 _POWER = Look("power", "W", 100.0)
 _CLOCK = Look("SM clock", "MHz", 200.0, min)
 _FLOW = Look("flow", "l/min", 5.0, min)
-#: With more GPUs than these each curve has a third of the points: a page stays small.
+#: With more GPUs than these each curve has a quarter of the points: a page stays small.
 _MANY_GPUS = 8
+#: A tile says what is the matter, the finding says all of it.
+_TILE_CHARS = 140
 _LOOP = (
     ("coolant_inlet_celsius", "coolant in", _TEMPERATURE),
     ("coolant_outlet_celsius", "coolant out", _TEMPERATURE),
@@ -122,7 +124,7 @@ class MapMaker:
         self._series = series
         self._times_s = times_s
         self._now_mono_s = now_mono_s
-        self._step = 3 if profile.gpus.count > _MANY_GPUS else 1
+        self._step = 4 if profile.gpus.count > _MANY_GPUS else 1
         self._results = tuple(snapshot.results.values()) if snapshot else ()
         self._fresh = {
             (measure.name, result.subject): measure.value
@@ -206,7 +208,7 @@ class MapMaker:
             return verdict.value, "not looked at yet"
         if first.verdict is not verdict:
             return verdict.value, f"{first.check} was last read {lasted(first.age_s(self._now_mono_s))} ago"
-        return verdict.value, cut(f"{first.check}: {first.finding.summary}")
+        return verdict.value, cut(f"{first.check}: {first.finding.summary}", _TILE_CHARS)
 
     def _is_old(self, result: Result) -> bool:
         return is_stale(result, self._now_mono_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.page.words import number
 from agent.recent_history import LENGTH_S, PERIOD_S
@@ -50,8 +50,8 @@ def curve(
     low, high = min(value for _, value in known), max(value for _, value in known)
     middle, half = (low + high) / 2, max(high - low, look.least) / 2
     points = [
-        (at_s, x, round(_BOTTOM - (value - middle + half) / (2 * half) * (_BOTTOM - _TOP)))
-        for at_s, x, value in _thinned(known, look, step)
+        replace(point, y=round(_BOTTOM - (point.y - middle + half) / (2 * half) * (_BOTTOM - _TOP)))
+        for point in _thinned(known, look, step)
     ]
     newest = values[-1]
     now = "now unknown" if newest is None else f"now {number(newest)} {look.unit}"
@@ -59,27 +59,39 @@ def curve(
     return Curve(_path(points), f"{look.what}, last 10 minutes: {span}, {now}", span)
 
 
-def _thinned(known: Sequence[tuple[float, float]], look: Look, step: int) -> list[tuple[float, int, float]]:
-    """One value for each `step` units of width: when, x and value."""
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """One point for a stretch of samples and when these were taken; `y` is a value, then a height."""
+
+    first_s: float
+    last_s: float
+    x: int
+    y: float
+
+
+def _thinned(known: Sequence[tuple[float, float]], look: Look, step: int) -> list[_Point]:
+    """One point for each `step` units of width."""
     stretches: dict[int, list[tuple[float, float]]] = {}
     for at_s, value in known:
         x = round((1 + at_s / LENGTH_S) * WIDTH)
         stretches.setdefault(x // step * step, []).append((at_s, value))
     return [
-        (stretch[-1][0], x, look.keep([value for _, value in stretch])) for x, stretch in stretches.items()
+        _Point(stretch[0][0], stretch[-1][0], x, look.keep([value for _, value in stretch]))
+        for x, stretch in stretches.items()
     ]
 
 
-def _path(points: Sequence[tuple[float, int, int]]) -> str:
-    """Relative steps: short, because a page has dozens of curves."""
+def _path(points: Sequence[_Point]) -> str:
+    """Relative steps: short, because a page has dozens of curves. A point alone is a dot."""
     words: list[str] = []
-    before: tuple[float, int, int] | None = None
-    for at_s, x, y in points:
-        if before is None or at_s - before[0] > _GAP_S:
-            words.append(f"M{x} {y}h1" if before is None else f"h1M{x} {y}h1")
-            before = (at_s, x + 1, y)
-            continue
-        dx, dy = x - before[1], y - before[2]
-        words.append(f"h{dx}" if dy == 0 else f"l{dx} {dy}" if dy > 0 else f"l{dx}{dy}")
-        before = (at_s, x, y)
+    before: _Point | None = None
+    for point in points:
+        dx, dy = (point.x - before.x, round(point.y - before.y)) if before else (0, 0)
+        if before is None or point.first_s - before.last_s > _GAP_S:
+            words.append(f"M{point.x} {point.y}h0")
+        elif dy == 0:
+            words.append(f"h{dx}")
+        else:
+            words.append(f"l{dx} {dy}" if dy > 0 else f"l{dx}{dy}")
+        before = point
     return "".join(words)

@@ -7,16 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent.explain import result_view
 from agent.explain_lines import explanation, flags
-from agent.model import WORST_FIRST, GateState
+from agent.model import WORST_FIRST, GateState, Result
 from agent.page.engines import Card, cards
 from agent.page.node_map import MapMaker, NodeMap
 from agent.page.words import BAD, GOOD, MARKS, SOFT, TONE_OF_VERDICT, WAIT, Tone, clock, cut, lasted, mark_of
 from agent.publisher import Publication
 from agent.recent_changes import NO_CHANGES, Change, Changes
-from agent.rows import Row, merge, names, reading_of, subjects, worst_first
+from agent.rows import Row, merge, names, natural, reading_of, subjects, worst_first
 
-MOST_FINDINGS = 20
+MOST_FINDINGS = 15
 #: What the status lacks before anything is published.
 _NOTHING: dict[str, Any] = {"node": "", "simulated": False, "mode": "", "profile_hash": "", "pairs": []}
 TELLING = ("FAIL", "UNKNOWN", "WARN")
@@ -64,6 +65,7 @@ class Page:
     findings: Sequence[Finding]
     more_findings: int
     checks: Sequence[tuple[str, str, str]]
+    check_count: int
     counts: str
     changes: Changes
     change_rows: Sequence[tuple[str, Change]]
@@ -75,7 +77,7 @@ class Page:
 
 
 def page_view(status: Mapping[str, Any], current: Publication | None, now_wall_s: float) -> Page:
-    """The page; `status` is the status view of the same publication at the same moment."""
+    """The page; `status` is the status view, without results, of the same publication at that moment."""
     max_age_s = current.facts.max_age_s if current else 5.0
     age_s = float(status.get("age_s", 0.0))
     stale = not status["live"] or current is None or not -1.0 <= age_s <= max_age_s
@@ -83,7 +85,8 @@ def page_view(status: Mapping[str, Any], current: Publication | None, now_wall_s
     times_s = current.history.times_s() if current else []
     shown = cards(status, history, times_s, now_wall_s, stale)
     tone, word = _overall(shown, status, current, stale)
-    findings = _findings(status["results"])
+    results = list(current.snapshot.results.values()) if current and current.snapshot else []
+    findings = _findings(results, current, age_s)
     changes = current.changes if current else NO_CHANGES
     return Page(
         status=_NOTHING | dict(status),
@@ -99,8 +102,9 @@ def page_view(status: Mapping[str, Any], current: Publication | None, now_wall_s
         map=_map(current, history, times_s, age_s),
         findings=findings[:MOST_FINDINGS],
         more_findings=max(0, len(findings) - MOST_FINDINGS),
-        checks=_checks(status["results"]),
-        counts=_counted(result["verdict"] for result in status["results"]),
+        checks=_checks(results),
+        check_count=len({result.check for result in results}),
+        counts=_counted(result.verdict for result in results),
         changes=changes,
         change_rows=[(clock(change.wall_s, now_wall_s), change) for change in changes.rows],
     )
@@ -175,23 +179,22 @@ def _held(gate: Mapping[str, Any]) -> list[tuple[Tone, str]]:
     return told
 
 
-def _findings(results: Sequence[Mapping[str, Any]]) -> list[Finding]:
+def _findings(results: Sequence[Result], current: Publication | None, age_s: float) -> list[Finding]:
     """What is not PASS or SKIP, worst first; the same of several subjects is one row."""
-    known = [
-        (
-            result["verdict"],
-            flags(result),
-            result["check"],
-            result["subject"],
-            cut(reading_of(result["summary"])),
-            cut(result["action"]["hint"]),
-            " · ".join(explanation(result)),
-        )
-        for result in results
-        if result["verdict"] in TELLING
-    ]
+    if current is None:
+        return []
+    now_mono_s = current.gate_mono_s + age_s
+    bad = sorted((r for r in results if r.verdict in TELLING), key=lambda r: (r.check, natural(r.subject)))
+    known = [_told(result_view(result, current.explainer, now_mono_s)) for result in bad]
     rows = [*_shared(row for row in known if row[0] == "UNKNOWN"), *(r for r in known if r[0] != "UNKNOWN")]
     return [Finding(*row) for row in worst_first(merge(rows, 3, subjects), 0)]
+
+
+def _told(said: Mapping[str, Any]) -> Row:
+    """One result as a row."""
+    summary, hint = cut(reading_of(said["summary"])), cut(said["action"]["hint"])
+    note = cut(" · ".join(explanation(said)))
+    return said["verdict"], flags(said), said["check"], said["subject"], summary, hint, note
 
 
 def _shared(unknown: Iterable[Row]) -> list[Row]:
@@ -209,15 +212,18 @@ def _shared(unknown: Iterable[Row]) -> list[Row]:
     return rows
 
 
-def _checks(results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """Every check once: its worst verdict and how many subjects have which."""
+def _checks(results: Sequence[Result]) -> list[tuple[str, str, str]]:
+    """Verdict, counts of verdicts, and the checks that have these; worst first."""
     of: dict[str, list[str]] = {}
     for result in results:
-        of.setdefault(result["check"], []).append(result["verdict"])
-    rows = [(min(verdicts, key=_ORDER.index), check, _counted(verdicts)) for check, verdicts in of.items()]
-    return [(verdict, check, counted) for verdict, check, counted in worst_first(rows, 0)]
+        of.setdefault(result.check, []).append(result.verdict)
+    alike: dict[tuple[str, str], list[str]] = {}
+    for check, verdicts in sorted(of.items()):
+        alike.setdefault((min(verdicts, key=_ORDER.index), _counted(verdicts)), []).append(check)
+    rows = [(verdict, counted, ", ".join(checks)) for (verdict, counted), checks in alike.items()]
+    return [(verdict, counted, checks) for verdict, counted, checks in worst_first(rows, 0)]
 
 
-def _counted(verdicts: Any) -> str:
+def _counted(verdicts: Iterable[str]) -> str:
     counts = Counter(verdicts)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict])

@@ -61,10 +61,10 @@ def clock(wall_s: float, now_wall_s: float) -> str:
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M", time.gmtime(wall_s))
 
 
-def cut(text: object) -> str:
+def cut(text: object, most: int = MOST_CHARS) -> str:
     """A text with an end: /status has all of it."""
     said = str(text)
-    return said if len(said) <= MOST_CHARS else f"{said[:MOST_CHARS]}…"
+    return said if len(said) <= most else f"{said[:most]}…"
 
 
 def number(value: float) -> str:

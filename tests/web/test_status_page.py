@@ -9,11 +9,16 @@ from typing import Any
 import gate_kit as kit
 import pytest
 from browser import Browser, Tab
+from group_kit import rules, says
 from page_kit import WALL_S, Node, Site, scenario
 
+from agent.group.answer import GroupAnswer
+from agent.group.state import GroupRecord, Mine, Peer
+from agent.group.status import Stage
 from agent.holds import EngineHolds, Hold, Holds, Waiver
-from agent.model import GateState
-from agent.recent_changes import Change, Changes
+from agent.model import EnginePhase, GateState
+from agent.recent_changes import SHOWN, Change, Changes
+from agent.sources.group_reading import GroupObservation
 
 pytestmark = pytest.mark.web
 S = GateState
@@ -136,7 +141,8 @@ def test_every_other_state_has_its_word_and_its_advice(
 def test_other_nodes(
     browser: Browser, site: Site, pictures: Path, audit: str, name: str, tiles: int, told: list[str]
 ) -> None:
-    site.show(Node(name).publication())
+    change = Change(WALL_S, "result", "gpu.thermal_margin", "gpu0-gpu7", "PASS", "WARN", "margin 4 C" * 9)
+    site.show(Node(name).publication(changes=Changes((change,) * SHOWN)))
     for width in (1200, 390):
         with browser.tab(width) as tab:
             tab.open(site.address)
@@ -161,6 +167,27 @@ def test_two_engines_and_one_of_them_is_shut(
         tab.picture(pictures / "two-engines-1200.png")
 
 
+def test_a_member_of_a_group_shows_the_others(
+    browser: Browser, site: Site, h200: Node, pictures: Path, audit: str
+) -> None:
+    base = h200.publication(S.MEMBER)
+    now_s = base.gate_mono_s
+    going = GroupRecord(Stage.GO, "f00d", now_s - 60, "")
+    leads = says(0, node="n0", gate="serving", stage="go")
+    head = Peer("n0", 0, leads, now_s - 1, data_mono_s=now_s - 1, error="", data_error="")
+    lost = Peer("n2", 2, error="no answer from 10.0.0.2: timed out")
+    seen = GroupObservation(now_s, rules(1), going, Mine(EnginePhase.WARM, (), ""), says(1), (head, lost))
+    site.show(replace(base, groups={"main": GroupAnswer(says(1), seen, b"k")}))
+    with browser.tab() as tab:
+        tab.open(site.address)
+        assert _word(tab) == "MEMBER"
+        rows = str(tab.ask("document.querySelector('.card table').innerText"))
+        assert "n0 0 serving 1 s ago go" in " ".join(rows.split())
+        assert "n2 2 unknown never no answer from 10.0.0.2: timed out" in " ".join(rows.split())
+        _sound(tab, site, audit)
+        tab.picture(pictures / "member-1200.png")
+
+
 def test_hostile_text_stays_text(browser: Browser, site: Site, lost: Node, audit: str) -> None:
     long = EVIL + "x" * 5000
     blocker = replace(kit.HEAT, summary=long, subject=EVIL, action=replace(kit.LOST.action, hint=long))
@@ -174,7 +201,7 @@ def test_hostile_text_stays_text(browser: Browser, site: Site, lost: Node, audit
     }
     hold = Hold(long, EVIL, WALL_S, "boot-a")
     held = Holds(maintenance=hold, engines={"main": EngineHolds(quarantine=hold)})
-    change = Change(WALL_S, "operator", EVIL, EVIL, EVIL, EVIL, EVIL * 3)
+    change = Change(WALL_S, "operator", EVIL, EVIL, EVIL, EVIL, EVIL)
     site.show(
         replace(
             base,
