@@ -79,7 +79,8 @@ test: lint
 test-root: $(VENV)/.dev
 	@test "$$(id -u)" = 0 || { echo "make test-root needs root: run it with sudo" >&2; exit 3; }
 	@bash .ci/need ip:iproute2 gcc:gcc gcc:libc6-dev nft:nftables mmdebstrap:mmdebstrap openssl:openssl \
-	  systemd-nspawn:systemd-container ssh:openssh-client haproxy:haproxy nginx:nginx-light promtool:prometheus amtool:prometheus-alertmanager
+	  systemd-nspawn:systemd-container ssh:openssh-client haproxy:haproxy nginx:nginx-light promtool:prometheus \
+	  amtool:prometheus-alertmanager
 	$(BIN)/pytest -m root $(PYTEST_ARGS)
 
 .PHONY: test-engine

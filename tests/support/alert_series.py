@@ -39,7 +39,7 @@ class SeriesLog:
     """Pages of several nodes, one a step, as promtool's input series."""
 
     def __init__(self, wanted: frozenset[str] | None = None, **labels: str) -> None:
-        """`labels` are given to every target beside its node; without `wanted`, the rules' metrics are kept."""
+        """`labels` are given to every target beside its node; `wanted` metrics are kept, or the rules'."""
         self._labels = tuple(labels.items())
         self._wanted = wanted or {one.name for rule in rules() for one in selectors(rule["expr"])}
         self._values: dict[Series, list[float | None]] = {}
