@@ -52,11 +52,9 @@ def fit(got: Collected, cleaner: Cleaner, most_bytes: int) -> Fitted:
     fitted = Fitted(got.source.name, got.source.title, "complete", cleaner.text(got.problem), got.took_s)
     left = most_bytes
     for raw in got.pieces:
-        piece = cleaner.piece(_shortened(raw, max(left, 0)))
+        piece, why = _cleaned(raw, max(left, 0), cleaner)
         if piece is None:
-            fitted.left_out.append(
-                {"path": cleaner.text(raw.path), "why": "a secret could not be taken out of it"}
-            )
+            fitted.left_out.append({"path": cleaner.text(raw.path), "why": why})
             continue
         kept = _cut(piece, left - _PER_FILE_BYTES)
         if kept is None:
@@ -70,6 +68,15 @@ def fit(got: Collected, cleaner: Cleaner, most_bytes: int) -> Fitted:
     elif got.problem or fitted.left_out:
         fitted.state = "partial" if fitted.pieces else "missing"
     return fitted
+
+
+def _cleaned(raw: Piece, most_bytes: int, cleaner: Cleaner) -> tuple[Piece | None, str]:
+    """The piece as it may be shown, or None and why not."""
+    try:
+        piece = cleaner.piece(_shortened(raw, most_bytes))
+    except (ValueError, AttributeError, TypeError, RecursionError) as cause:  # garbage by name of a document
+        return None, f"it could not be cleaned: {type(cause).__name__}"
+    return piece, "" if piece is not None else "a secret could not be taken out of it"
 
 
 def _shortened(piece: Piece, most_bytes: int) -> Piece:

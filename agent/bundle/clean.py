@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from agent.bundle.identities import redacted
-from agent.bundle.parts import Piece
+from agent.bundle.parts import Piece, as_json
 from agent.bundle.prompts import without_prompts
 from agent.bundle.secret_search import SecretSearch
 from agent.sources.redact import Redactor
@@ -50,23 +50,26 @@ class Cleaner:
 
     def _without_prompts(self, path: str, data: bytes) -> bytes:
         text = data.decode("utf-8", errors="replace")
-        if path.endswith((".json", ".jsonl")):
-            return self._in_documents(text).encode(errors="replace")
+        if path.endswith(".json"):
+            try:
+                return as_json(self._in_value(json.loads(text)))
+            except ValueError:
+                return self._in_lines(text)
+        if path.endswith(".jsonl"):
+            return "".join(f"{self._in_row(line)}\n" for line in text.splitlines()).encode(errors="replace")
+        return self._in_lines(text)
+
+    def _in_lines(self, text: str) -> bytes:
         kept, dropped = without_prompts(text)
         self.prompt_lines += dropped
         return kept.encode(errors="replace")
 
-    def _in_documents(self, text: str) -> str:
-        """JSON lines, with the texts of several lines in them (an engine's last words) searched by line."""
-        lines = []
-        for line in text.splitlines():
-            try:
-                lines.append(json.dumps(self._in_value(json.loads(line)), ensure_ascii=False))
-            except ValueError:
-                kept, dropped = without_prompts(line)
-                self.prompt_lines += dropped
-                lines += [kept.rstrip("\n")] if kept else []
-        return "".join(f"{line}\n" for line in lines)
+    def _in_row(self, line: str) -> str:
+        """A row of JSON, with the texts in it (an engine's last words) searched line by line."""
+        try:
+            return json.dumps(self._in_value(json.loads(line)), ensure_ascii=False)
+        except ValueError:
+            return self._in_lines(line).decode().rstrip("\n")
 
     def _in_value(self, value: Any) -> Any:
         if isinstance(value, dict):

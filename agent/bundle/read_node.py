@@ -44,26 +44,41 @@ def read_kernel_log(case: Case) -> Iterator[Piece]:
     if case.node_dir is not None:
         yield _kept_records(case)
         return
+    problems = []
+    for read in (_dmesg, _kernel_journal):
+        try:
+            yield from read(case)
+        except SourceError as cause:
+            problems.append(str(cause))
+    if problems:
+        raise SourceUnavailable("; ".join(problems))
+
+
+def _dmesg(case: Case) -> Iterator[Piece]:
+    """All that the kernel still has; else, told as missing, the records that checks look at."""
+    argv = ["dmesg", "--decode", "--time-format=iso"]
     try:
-        output = case.ask(
-            ["dmesg", "--decode", "--time-format=iso"], deadline_s=COMMAND_S, key="dmesg", limit_b=_LOG_BYTES
-        )
-        if output.status == 0:
-            yield Piece("kernel/dmesg.log", output.text.encode(), log=True)
-        else:
-            yield _kept_records(case, _why(output.errors))
+        output = case.ask(argv, deadline_s=COMMAND_S, key="dmesg", limit_b=_LOG_BYTES)
+        problem = _why(output.errors) or "dmesg failed" if output.status else ""
     except SourceError as cause:
-        yield _kept_records(case, str(cause))
-    since = f"@{case.since_wall_s:.0f}"
-    argv = ["journalctl", "--no-pager", "--output=short-iso-precise", f"--since={since}", "--lines=50000"]
-    yield from command_pieces(case, {"kernel/journal.log": [*argv, "_TRANSPORT=kernel"]})
+        problem = str(cause)
+    if not problem:
+        yield Piece("kernel/dmesg.log", output.text.encode(), log=True)
+        return
+    yield _kept_records(case)
+    raise SourceUnavailable(f"dmesg: {problem}; here are the records that checks look at")
 
 
-def _kept_records(case: Case, why: str = "") -> Piece:
+def _kernel_journal(case: Case) -> Iterator[Piece]:
+    argv = ["journalctl", "--no-pager", "--output=short-iso-precise", f"--since=@{case.since_wall_s:.0f}"]
+    yield from command_pieces(case, {"kernel/journal.log": [*argv, "--lines=50000", "_TRANSPORT=kernel"]})
+
+
+def _kept_records(case: Case) -> Piece:
     """The records that checks look at, by the agent's own reader."""
     lines = [format_line(record) for record in case.sources.kmsg.records()]
-    note = "only records that checks look at" + (f"; dmesg: {why}" if why else "")
-    return Piece("kernel/kmsg.txt", "".join(f"{line}\n" for line in lines).encode(), note, log=True)
+    data = "".join(f"{line}\n" for line in lines).encode()
+    return Piece("kernel/kmsg.txt", data, "only records that checks look at", log=True)
 
 
 def read_driver(case: Case) -> Iterator[Piece]:

@@ -34,7 +34,7 @@ def read_status(case: Case) -> Iterator[Piece]:
         status = AdminClient(case.run_dir).get("/status")
     except DaemonError as cause:
         raise SourceUnavailable(str(cause)) from cause
-    yield Piece("status/status.json", as_json(status))
+    yield Piece("status/status.json", as_json(status), prompts=True)
 
 
 def read_journal(case: Case) -> Iterator[Piece]:
@@ -107,13 +107,13 @@ def _files_of_folders(
     """Every file of the newest folders. Raises SourceUnavailable with what is not among them."""
     problems = [f"the newest {most} of {len(names)} are here"] if len(names) > most else []
     for name in reversed(names[-most:]):
-        for path in sorted((parent / name).iterdir()):
+        for path in sorted(each for each in (parent / name).rglob("*") if not each.is_dir()):
             try:
                 data = read_whole(path, most_bytes)
             except SourceUnavailable as cause:
                 problems.append(str(cause))
                 continue
-            yield Piece(f"{target}/{name}/{path.name}", data)
+            yield Piece(f"{target}/{path.relative_to(parent)}", data)
     if problems:
         raise SourceUnavailable("; ".join(problems[:5]))
 

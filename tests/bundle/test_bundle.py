@@ -160,6 +160,46 @@ def test_a_source_that_breaks_is_told_and_the_others_are_there(tmp_path: Path, e
     assert (units["state"], profile["state"]) == ("partial", "complete")
 
 
+def test_without_dmesg_the_records_of_the_agents_own_reader_are_there(tmp_path: Path) -> None:
+    target = tmp_path / "case.tar.gz"
+    refused = FakeCommands({"dmesg": SourceUnavailable("cannot start dmesg"), "journalctl": "of before\n"})
+    with case_of(tmp_path, ask=refused, kmsg=_Kmsg("gpu fell off")) as case:
+        _bundle(case, target, (source("kernel"),))
+    (kernel,) = _manifest(target)["sources"]
+    assert kernel["state"] == "partial"
+    assert kernel["why"] == "dmesg: cannot start dmesg; here are the records that checks look at"
+    files = unpacked(target)
+    assert files["kernel/journal.log"] == b"of before\n"
+    assert files["kernel/kmsg.txt"].endswith(b"gpu fell off\n")
+
+
+def test_a_document_with_last_words_stays_one_and_loses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "case.tar.gz"
+    words = "INFO fine\nINFO Received request x: prompt: 'my diary'"
+    monkeypatch.setattr(read_state, "AdminClient", lambda _folder: _Admin(words))
+    with case_of(tmp_path) as case:
+        _bundle(case, target, (source("status"),))
+    status = json.loads(unpacked(target)["status/status.json"])
+    assert status == {"problems": ["INFO fine\n(1 lines that may show requests are left out)"]}
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_a_document_that_cannot_be_cleaned_is_left_out(tmp_path: Path, redact: bool) -> None:
+    def deep(_case: Case) -> Iterator[Piece]:
+        yield Piece("x/tree.json", b"[" * 200_000, prompts=True)
+        yield Piece("fine.txt", b"fine")
+
+    target = tmp_path / "case.tar.gz"
+    with case_of(tmp_path) as case:
+        made = _bundle(case, target, (replace(source("units"), read=deep),), redact=redact)
+    assert not made.complete
+    (part,) = _manifest(target)["sources"]
+    assert part["left_out"] == [{"path": "x/tree.json", "why": "it could not be cleaned: RecursionError"}]
+    assert unpacked(target)["fine.txt"] == b"fine"
+
+
 def test_garbage_in_every_place_is_told_or_kept_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
