@@ -66,7 +66,10 @@
     document.querySelector("#top .word").textContent = LOST;
     document.querySelector("#top .state span").textContent = "?";
     for (const each of document.querySelectorAll(".card .word, #pairs .verdict")) each.textContent = "? UNKNOWN: NO ANSWER";
-    for (const each of document.querySelectorAll(".card .since")) each.textContent = "What follows is old.";
+    for (const each of document.querySelectorAll(".card .since")) each.textContent = "What was last known:";
+    for (const each of document.querySelectorAll(".card .todo")) each.textContent = "Find out why the node does not answer.";
+    for (const each of document.querySelectorAll(".card .facts")) each.remove();
+    for (const each of document.querySelectorAll(".tile .verdict, #findings .verdict")) each.textContent = `was ${each.textContent.trim()}`;
     document.title = `? ${LOST} · ${document.querySelector("h1").textContent}`;
     icon().href = icon().href.replace(/fill='%23[0-9a-f]+'/, "fill='%23333'");
   }
