@@ -230,19 +230,18 @@ def test_garbage_in_every_place_is_told_or_kept_as_it_is(
     assert told["redfish"] == "x"
 
 
-@pytest.mark.parametrize("max_mib", [1, 2])
 def test_a_bundle_is_never_larger_than_asked_and_says_what_was_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_mib: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = "\n".join(os.urandom(60).hex() for _ in range(30_000)) + "\nthe newest line\n"
+    lines = "\n".join(os.urandom(60).hex() for _ in range(12_000)) + "\nthe newest line\n"
     target = tmp_path / "case.tar.gz"
     with _full_case(tmp_path, monkeypatch) as case:
         assert case.state_dir is not None
         (case.state_dir / "log/engine-main.log").write_text(lines)
         (case.state_dir / "checklists/20261130T081500Z-x/report.html").write_bytes(os.urandom(3 * MIB))
         big = FakeCommands({"nvidia-smi -q": lines, "journalctl": lines, "dmesg": lines})
-        made = _bundle(replace(case, ask=big), target, max_mib=max_mib)
-    assert target.stat().st_size <= max_mib * MIB
+        made = _bundle(replace(case, ask=big), target, max_mib=1)
+    assert target.stat().st_size <= MIB
     assert made.size_bytes == target.stat().st_size
     files = unpacked(target)
     for path in ("engine-logs/engine-main.log", "nvidia/nvidia-smi-q.txt", "kernel/dmesg.log"):
