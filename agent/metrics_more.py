@@ -35,7 +35,10 @@ class GroupSample:
 
 @dataclass(frozen=True, slots=True)
 class ChecklistSample:
-    """The newest run of a checklist on this node; `verdict` is empty while it runs."""
+    """The newest run of a checklist on this node; `verdict` is RUNNING while it runs.
+
+    INTERRUPTED: nobody runs it and it has no verdict; it can be resumed.
+    """
 
     name: str
     verdict: str
@@ -111,10 +114,10 @@ def _groups(groups: Sequence[GroupSample]) -> Iterator[Metric]:
 def _checklist(run: ChecklistSample) -> Iterator[Metric]:
     verdict = GaugeMetricFamily(
         "nodegate_checklist_verdict",
-        "1 for the verdict of the newest run of a checklist; RUNNING while it runs.",
+        "1 for the verdict of the newest run of a checklist, RUNNING or INTERRUPTED where it has none.",
         labels=["checklist", "verdict"],
     )
-    verdict.add_metric([run.name, run.verdict or "RUNNING"], 1.0)
+    verdict.add_metric([run.name, run.verdict], 1.0)
     steps = GaugeMetricFamily(
         "nodegate_checklist_steps", "Steps of that run, and how many have ended.", labels=["checklist", "of"]
     )
@@ -127,6 +130,7 @@ def checklist_sample(view: Mapping[str, Any] | None) -> ChecklistSample | None:
     """Of what /status says of the checklist."""
     if view is None:
         return None
+    going = "RUNNING" if view["running"] else "INTERRUPTED"
     return ChecklistSample(
-        str(view["name"]), str(view["verdict"] or ""), int(view["done"]), int(view["total"])
+        str(view["name"]), str(view["verdict"] or going), int(view["done"]), int(view["total"])
     )

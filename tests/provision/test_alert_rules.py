@@ -122,3 +122,11 @@ def test_the_example_for_alertmanager_names_what_is_there() -> None:
     receivers = {one["name"] for one in said["receivers"]}
     assert {said["route"]["receiver"], *(route["receiver"] for route in said["route"]["routes"])} == receivers
     assert said["route"]["group_by"][0] == "action"
+
+
+def test_every_metric_is_in_the_reference() -> None:
+    text = (ROOT / "docs" / "interfaces.md").read_text()
+    names = {name.removeprefix("nodegate_") for name, _ in known_samples()}
+    named = {name for name in names if not name.startswith(("roce_", "ib_"))}
+    assert len(named) > 40
+    assert {name for name in named if f"`{name}" not in text} == set()

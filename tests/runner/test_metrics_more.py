@@ -73,11 +73,12 @@ def test_holds_groups_and_the_time_in_a_state() -> None:
     assert "nodegate_checklist_verdict" not in seen
 
 
-@pytest.mark.parametrize(("verdict", "shown"), [(None, "RUNNING"), ("FAIL", "FAIL")])
+@pytest.mark.parametrize(("verdict", "shown"), [(None, "RUNNING"), ("FAIL", "FAIL"), ("", "INTERRUPTED")])
 def test_the_checklist(verdict: str | None, shown: str) -> None:
-    view = {"name": "post-maintenance", "verdict": verdict, "done": 3, "total": 9, "run_id": "r", "who": "me"}
+    view = {"name": "post-maintenance", "verdict": verdict, "done": 3, "total": 9, "run_id": "r"}
+    view["running"] = verdict is None
     run = checklist_sample(view)
-    assert run == ChecklistSample("post-maintenance", verdict or "", 3, 9)
+    assert run == ChecklistSample("post-maintenance", shown, 3, 9)
     seen = samples(More(checklist=run))
     assert seen["nodegate_checklist_verdict"] == [({"checklist": "post-maintenance", "verdict": shown}, 1)]
     assert [value for _, value in seen["nodegate_checklist_steps"]] == [3, 9]
