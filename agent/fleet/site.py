@@ -160,18 +160,18 @@ class _Reader:
         from ansible.inventory.helpers import sort_groups
 
         groups = sort_groups(host.get_groups())
-        given: dict[str, Any] = {}
         # As Ansible has it: the inventory itself lies under the files beside it, groups under hosts.
-        for values in (
+        layers = (
             *(group.vars for group in groups),
             *(self._group(group.name) for group in groups),
             host.vars,
             self._files("host_vars", host.name),
-        ):
-            given.update((name, values[name]) for name in _WANTED if name in values)
+        )
+        given = {name: values[name] for values in layers for name in _WANTED if name in values}
         address = str(given.get("ansible_host") or host.name)
         if "{{" in address:
-            address = self._templated(address, host, given)
+            known = {name: value for values in layers for name, value in values.items()}
+            address = self._templated(given["ansible_host"], {**known, "inventory_hostname": host.name})
         facts = self._facts(host, [group.name for group in groups if group.name != "all"])
         return SiteHost(str(host.name), address, facts, given)
 
@@ -191,11 +191,10 @@ class _Reader:
                     found.update(self._loader.load_from_file(file) or {})
         return found
 
-    def _templated(self, address: str, host: Any, given: Mapping[str, Any]) -> str:
+    def _templated(self, text: Any, known: dict[str, Any]) -> str:
         from ansible.template import Templar
 
-        known = {**host.get_vars(), **given, "inventory_hostname": host.name}
-        return str(Templar(loader=self._loader, variables=known).template(given.get("ansible_host", address)))
+        return str(Templar(loader=self._loader, variables=known).template(text))
 
     def _facts(self, host: Any, groups: Sequence[str]) -> ProfileFacts:
         site = Path(str(host.vars.get("inventory_dir") or self._sites[0])).resolve()

@@ -1,8 +1,8 @@
 """nodegate_capacity: may this node be taken into maintenance, together with all that the play is for?
 
-Runs on the controller, changes nothing, in check mode too. It reads the inventory anew, asks the agent of each
-node that matters, and refuses with the numbers. `order: enter` gives back the gates that are drained first
-for this host, `order: finish` those that may still be drained for it.
+Runs on the controller, changes nothing, in check mode too. It reads the inventory anew, asks every agent that
+matters, and refuses with the numbers. `order: enter` gives back the gates that are drained first for it,
+`order: finish` those that may still be drained for it.
 """
 
 from __future__ import annotations
