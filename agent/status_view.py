@@ -27,13 +27,7 @@ BRIEF_REASONS = 3
 
 def status_view(publisher: Publisher, *, whole: bool = True) -> dict[str, Any]:
     """Everything that the daemon knows; ages are as of now. Not `whole`: results are only counted."""
-    beat_age_s = publisher.beat_age_s()
-    head: dict[str, Any] = {
-        "schema": SCHEMA,
-        "version": __version__,
-        "live": publisher.live().status == 200,
-        "beat_age_s": None if beat_age_s is None else round(beat_age_s, 3),
-    }
+    head = _head(publisher)
     current = publisher.current
     if current is None:
         return {**head, "ready": False, "gates": [], **({"results": []} if whole else {"counts": {}})}
@@ -67,6 +61,17 @@ def status_view(publisher: Publisher, *, whole: bool = True) -> dict[str, Any]:
             if whole
             else {"counts": _counts(current.snapshot)}
         ),
+    }
+
+
+def _head(publisher: Publisher) -> dict[str, Any]:
+    """What is known before anything is published."""
+    beat_age_s = publisher.beat_age_s()
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "live": publisher.live().status == 200,
+        "beat_age_s": None if beat_age_s is None else round(beat_age_s, 3),
     }
 
 
