@@ -7,6 +7,7 @@ none the load is only played, and the outcome says so: nothing is sent to what m
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -25,7 +26,7 @@ from agent.measure.gpu_load import GpuLoad, judge_load
 from agent.measure.load_watch import CoolingWatch, LoadWatch, Strictness
 from agent.measure.outcome import NOT_MEASURED, Evidence, unknown
 from agent.measure.throughput import Throughput
-from agent.model import Basis, Finding, Verdict
+from agent.model import Basis, Finding, Verdict, worst
 from agent.node_profile import Engine, Soak
 from agent.sources.engine import EngineClient
 
@@ -39,7 +40,9 @@ class EngineLoad(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    engine: str | None = Field(None, description="Engine that is loaded; null = the node's only one")
+    engine: str | None = Field(
+        None, description="Engine that is loaded; null = each of the node, one after another"
+    )
     duration_s: float = Field(description="Seconds of load", gt=0, le=172_800)
     concurrent: int = Field(8, description="Completions at the same time", ge=1, le=4096)
     prompt_tokens: int = Field(256, description="Tokens of each prompt", ge=1)
@@ -52,17 +55,29 @@ class EngineLoad(BaseModel):
 
 @measure(NAME, "Load through the engine", EngineLoad)
 def engine_load(context: MeasureContext, params: EngineLoad) -> MeasureOutcome:
-    """Send requests for a while and judge what was seen."""
+    """Send requests for a while and judge what was seen, engine by engine."""
     engines = context.profile.profile.engines
-    name = params.engine or (next(iter(engines)) if len(engines) == 1 else "")
-    if name not in engines:
+    names = [params.engine] if params.engine is not None else list(engines)
+    if strange := [name for name in names if name not in engines]:
         known = ", ".join(engines) or "none"
-        return unknown(f"{NOT_MEASURED}: name one of the profile's engines ({known}) under `engine`")
-    if engines[name].follows:
-        return MeasureOutcome(
-            Verdict.SKIP, f"{name} is led by another node's engine, which is the one to load"
-        )
-    return asyncio.run(_load(context, params, name, engines[name]))
+        return unknown(f"{NOT_MEASURED}: the profile has no engine {strange[0]}; it has: {known}")
+    led_here = [name for name in names if not engines[name].follows]
+    if not led_here:
+        return MeasureOutcome(Verdict.SKIP, "no engine of this node takes requests here")
+    outcomes = {name: asyncio.run(_load(context, params, name, engines[name])) for name in led_here}
+    return outcomes[led_here[0]] if len(led_here) == 1 else _together(outcomes)
+
+
+def _together(outcomes: Mapping[str, MeasureOutcome]) -> MeasureOutcome:
+    """The outcomes of several engines as one."""
+    verdict = worst([outcome.verdict for outcome in outcomes.values()])
+    return MeasureOutcome(
+        verdict,
+        "; ".join(f"{name}: {outcome.summary}" for name, outcome in outcomes.items()),
+        tuple(value for outcome in outcomes.values() for value in outcome.values),
+        tuple(finding for outcome in outcomes.values() for finding in outcome.findings),
+        next((each.hint for each in outcomes.values() if each.verdict is verdict and each.hint), ""),
+    )
 
 
 async def _load(context: MeasureContext, params: EngineLoad, name: str, engine: Engine) -> MeasureOutcome:
@@ -85,9 +100,9 @@ async def _load(context: MeasureContext, params: EngineLoad, name: str, engine: 
         words = f"{_SIMULATED} load (no {_SIMULATED} engine answers at {engine.host} port {engine.port})"
         context.say(f"{words} for {params.duration_s:g} s")
         found = await attendant.attend(None, params.duration_s)
-        return _judge(params, found, watch, cooling, words, None)
+        return _judge(params, name, found, watch, cooling, words, None)
     context.say(f"{params.concurrent} requests at once through {name} for {params.duration_s:g} s")
-    return await _requests(context, params, engine, client, watch, attendant, cooling)
+    return await _requests(context, params, name, client, watch, attendant, cooling)
 
 
 async def _is_simulated(client: EngineClient) -> bool:
@@ -101,7 +116,7 @@ async def _is_simulated(client: EngineClient) -> bool:
 async def _requests(
     context: MeasureContext,
     params: EngineLoad,
-    engine: Engine,
+    name: str,
     client: EngineClient,
     watch: LoadWatch,
     attendant: Attendant,
@@ -112,7 +127,7 @@ async def _requests(
         duration_s=params.duration_s, concurrent=params.concurrent, prompt_tokens=params.prompt_tokens,
         max_tokens=params.max_tokens,
     )  # fmt: skip
-    clock = context.sources.clock
+    clock, engine = context.sources.clock, context.profile.profile.engines[name]
     monitor = EngineMonitor(engine, client, clock, served_name(engine))
     run = SoakRun(engine.model_copy(update={"soak": soak}), monitor, watch, clock)
     started_s, found = clock.mono_s(), Attendance()
@@ -132,7 +147,7 @@ async def _requests(
     if result is None and not broken and not found.cancelled and not cooling.faults:
         found.problem = "not done when the step's time was over"
     words = f"requests through the engine{f' ({_SIMULATED})' if context.sources.simulated else ''}"
-    return _judge(params, found, watch, cooling, words, result, broken)
+    return _judge(params, name, found, watch, cooling, words, result, broken)
 
 
 async def _result(task: asyncio.Task[SoakResult]) -> tuple[SoakResult | None, str]:
@@ -147,6 +162,7 @@ async def _result(task: asyncio.Task[SoakResult]) -> tuple[SoakResult | None, st
 
 def _judge(
     params: EngineLoad,
+    name: str,
     found: Attendance,
     watch: LoadWatch,
     cooling: CoolingWatch,
@@ -157,15 +173,14 @@ def _judge(
     evidence = Evidence()
     if broken:
         basis = Basis.standard("an engine answers under load")
-        finding = Finding("engine", Verdict.FAIL, broken, action=_LOOK, basis=basis)
+        finding = Finding(f"engine:{name}", Verdict.FAIL, broken, action=_LOOK, basis=basis)
         evidence.judge(NAME, finding)
     if result is not None:
         if not result.passed and not watch.faults:
             evidence.missing += result.faults
-        evidence.values += [
-            Value(name="throughput", subject="engine", value=round(rate, 1), unit="tokens/s")
-            for rate in (result.tokens / max(result.seconds, 1e-3),)
-        ]
+        rate = round(result.tokens / max(result.seconds, 1e-3), 1)
+        value = Value(name="throughput", subject=f"engine:{name}", value=rate, unit="tokens/s")
+        evidence.values.append(value)
         words += f", {result.completions} completions"
     asked = GpuLoad(duration_s=min(params.duration_s, found.seconds or params.duration_s))
     return judge_load(asked, found, watch, cooling, Throughput(), words, 0, evidence)

@@ -169,7 +169,7 @@ def refused(stage: Stage) -> Any:
 
 
 def alone(profile: Any) -> Any:
-    """The all-reduce's worker by itself: one GPU has no links and no bandwidth, but NCCL and sums are real."""
+    """The worker of the all-reduce by itself: even one GPU, without links, shows NCCL and right sums."""
     order = {
         "gpus": profile.gpus.count,
         "size_mib": 1024,

@@ -18,12 +18,12 @@ from agent.measure.place import Place
 from agent.model import Verdict
 from agent.sources.workload import WorkloadEnd
 
-#: As all_reduce_perf prints it.
+#: As all_reduce_perf prints it, with fewer blanks.
 PERF = """\
-# nThread 1 nGpus 8 minBytes 1073741824 maxBytes 1073741824 step: 1048576(bytes) warmup iters: 1 iters: 20 agg iters: 1
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-  1073741824     268435456     float     sum      -1   3921.4  273.82  479.19      0   3930.2  273.20  478.11      0
+# nThread 1 nGpus 8 minBytes 1073741824 maxBytes 1073741824 step: 1048576(bytes) warmup iters: 1 iters: 20
+#     size     count   type redop root   time  algbw  busbw #wrong   time  algbw  busbw #wrong
+#      (B) (elements)                    (us) (GB/s) (GB/s)          (us) (GB/s) (GB/s)
+  1073741824 268435456 float sum -1 3921.4 273.82 479.19      0 3930.2 273.20 478.11      0
 # Out of bounds values : 0 OK
 # Avg bus bandwidth    : 478.65
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from fake_h200 import h200_profile
@@ -221,7 +221,7 @@ class FakeClient:
     """An engine that answers, until it does not."""
 
     says = '{"version": "1+SIMULATED"}'
-    answers: list[Any] = []
+    answers: ClassVar[list[Any]] = []
 
     def __init__(self, *given: Any, **more: Any) -> None:
         pass
@@ -270,7 +270,7 @@ def test_an_engine_that_fails_under_load(client: type[FakeClient]) -> None:
     client.answers = [SourceTimeout("no answer in 300 s")]
     outcome = Bench().run("load.engine", engine="glm", duration_s=30)
     assert outcome.verdict is Verdict.FAIL
-    assert outcome.summary == "engine: a request failed: no answer in 300 s"
+    assert outcome.summary == "engine:glm: a request failed: no answer in 300 s"
     assert "Look at the engine" in outcome.hint
 
 
@@ -286,12 +286,15 @@ def test_an_engines_load_is_called_off(client: type[FakeClient]) -> None:
     assert outcome.verdict is Verdict.UNKNOWN and "called off" in outcome.summary
 
 
-def test_which_engine() -> None:
+def test_each_engine_where_none_is_named(client: type[FakeClient]) -> None:
     outcome = Bench().run("load.engine", duration_s=5)
-    assert (
-        outcome.verdict is Verdict.UNKNOWN
-        and "name one of the profile's engines (glm, kimi)" in outcome.summary
-    )
+    assert outcome.verdict is Verdict.PASS
+    assert outcome.summary.startswith("glm: ") and "; kimi: " in outcome.summary
+    client.answers = [SourceTimeout("late")]
+    outcome = Bench().run("load.engine", duration_s=5)
+    assert outcome.verdict is Verdict.FAIL and "Look at the engine" in outcome.hint
+    none = Bench().run("load.engine", engine="opus", duration_s=5)
+    assert none.verdict is Verdict.UNKNOWN and "no engine opus; it has: glm, kimi" in none.summary
 
 
 @pytest.mark.parametrize(

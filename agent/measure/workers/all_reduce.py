@@ -22,6 +22,7 @@ import ranks
 _PATTERN = 1021
 _WARM_UP = 5
 _LEAVE_S = 20.0
+_TELL_S = 5.0
 
 
 def main() -> None:
@@ -96,16 +97,26 @@ def _meet(order: ranks.Order, number: int, dist: Any) -> tuple[Any, int, int]:
     mine = {key: order[key] for key in ("gpus", "size_mib", "iterations", "backend")}
     if number == 0:
         store.set(f"node/{node}", json.dumps(mine))
-    counts = []
-    for other in range(nodes):
-        try:
-            said = json.loads(store.get(f"node/{other}"))
-        except Exception as cause:
-            raise RuntimeError(f"node {other} has not come within {order['rendezvous_s']:g} s") from cause
+    orders = [_order_of(store, other, order["rendezvous_s"]) for other in range(nodes)]
+    for other, said in enumerate(orders):
         if {**said, "gpus": 0} != {**mine, "gpus": 0}:
+            time.sleep(_TELL_S if opens else 0)  # the others must be able to read why, too
             raise RuntimeError(f"node {other} runs another test: {said} where this one runs {mine}")
-        counts.append(said["gpus"])
+    counts = [said["gpus"] for said in orders]
     return store, sum(counts[:node]), sum(counts)
+
+
+def _order_of(store: Any, node: int, patience_s: float) -> dict[str, Any]:
+    """What a node has come for, waiting for it."""
+    began_s = time.monotonic()
+    try:
+        found = json.loads(store.get(f"node/{node}"))
+    except Exception as cause:
+        late = time.monotonic() - began_s >= 0.9 * patience_s
+        what = f"has not come within {patience_s:g} s" if late else "is not to be heard of any more"
+        raise RuntimeError(f"node {node} {what}") from cause
+    assert isinstance(found, dict)
+    return found
 
 
 def _sum_is_right(torch: Any, dist: Any, device: Any, count: int) -> bool:
