@@ -6,18 +6,16 @@ node that is not known is not ready. Engines of one pool stand in for each other
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 from agent.errors import ConfigError
 from agent.fleet.ask import Answer
 from agent.fleet.site import AT_ONCE, MIN_READY, Instance, Site
 from agent.fleet.standing import NOT_ASKED, UNKNOWN, GateStand, head_of, stands
+from agent.provision.least_ready import least_ready
 
-_PERCENT = re.compile(r"(\d{1,3})\s*%")
 FINISH = "nodegate fleet maintain --finish --limit"
 
 
@@ -178,7 +176,7 @@ def _pools_of(site: Site, take: Iterable[str]) -> dict[str, list[str]]:
 
 def _most(site: Site, take: Sequence[str], pool: str) -> int:
     values = [site.hosts[name].given.get(AT_ONCE, 1) for name in take]
-    return min(_whole(value, AT_ONCE, pool, least=1) for value in values)
+    return min(_whole(value, pool) for value in values)
 
 
 def _needed(site: Site, instances: Sequence[Instance], pool: str) -> tuple[int, str]:
@@ -196,19 +194,16 @@ def _needed(site: Site, instances: Sequence[Instance], pool: str) -> tuple[int, 
 
 
 def _count(value: Any, whole: int, pool: str) -> int:
-    match = _PERCENT.fullmatch(str(value).strip())
-    if match is None:
-        return _whole(value, MIN_READY, pool, least=0)
-    share = int(match.group(1))
-    if share > 100:
-        raise _no_number(value, MIN_READY, pool)
-    return ceil(whole * share / 100)
+    try:
+        return least_ready(value, whole)
+    except ValueError:
+        raise _no_number(value, MIN_READY, pool) from None
 
 
-def _whole(value: Any, name: str, pool: str, *, least: int) -> int:
+def _whole(value: Any, pool: str) -> int:
     text = str(value).strip()
-    if isinstance(value, bool) or not text.isdecimal() or int(text) < least:
-        raise _no_number(value, name, pool)
+    if isinstance(value, bool) or not text.isdecimal() or int(text) < 1:
+        raise _no_number(value, AT_ONCE, pool)
     return int(text)
 
 

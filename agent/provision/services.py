@@ -6,11 +6,13 @@ An engine of the same name on several nodes is one service: its replicas. Of a g
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agent.errors import ConfigError
+from agent.provision.least_ready import least_ready
 
 Profile = Mapping[str, Any]
 
@@ -108,19 +110,38 @@ def minimums(nodes: Iterable[Node]) -> list[dict[str, Any]]:
     Raises ConfigError for nodes of one pool that say different numbers, or none that is one.
     """
     found: dict[str, int] = {}
-    for node in nodes:
+    known = list(nodes)
+    whole = _engines_of_pools(known)
+    for node in known:
         said = node.given.get("nodegate_min_ready")
         if said is None:
             continue
-        if not str(said).isdecimal():
-            raise ConfigError(f"{node.name}: nodegate_min_ready is {said!r}, not a number of gates")
-        pool = node.given.get("nodegate_pool")
-        for name in [str(pool)] if pool else list(node.profile["engines"]):
-            if found.setdefault(name, int(said)) != int(said):
+        for name in dict.fromkeys(_pool(node, engine) for engine in node.profile["engines"]):
+            try:
+                least = least_ready(said, whole[name])
+            except ValueError:
+                text = (
+                    f"{node.name}: nodegate_min_ready is {said!r}, not a number of gates or a share of them"
+                )
+                raise ConfigError(text, remedy="write for example 3 or 75%") from None
+            if found.setdefault(name, least) != least:
                 raise ConfigError(
                     f"{node.name}: nodegate_min_ready is {said}, but {found[name]} on others of {name}"
                 )
     return [{"pool": name, "minimum": number} for name, number in sorted(found.items())]
+
+
+def _pool(node: Node, engine: str) -> str:
+    return str(node.given.get("nodegate_pool") or engine)
+
+
+def _engines_of_pools(nodes: Iterable[Node]) -> Counter[str]:
+    """How many engines each pool has; a group has one, its head's."""
+    found: Counter[str] = Counter()
+    for node in nodes:
+        for name, engine in node.profile["engines"].items():
+            found[_pool(node, name)] += not engine["group"] or engine["group"]["rank"] == 0
+    return found
 
 
 def _backend(node: Node, name: str) -> Backend | None:

@@ -131,3 +131,5 @@ def test_what_a_pool_needs_is_the_inventorys_word() -> None:
         minimums([of("n1", pool="chat", min_ready=2), of("n2", pool="chat", min_ready=3)])
     with pytest.raises(ConfigError, match="not a number"):
         minimums([of("n1", min_ready="many")])
+    share = [of(f"n{i}", pool="chat", min_ready="75%") for i in range(5)]
+    assert minimums(share) == [{"pool": "chat", "minimum": 4}]
