@@ -57,11 +57,6 @@ def _states(target: Path) -> dict[str, str]:
     return {each["name"]: each["state"] for each in _manifest(target)["sources"]}
 
 
-def test_shares_make_one_and_names_are_different() -> None:
-    assert sum(each.share for each in SOURCES) == pytest.approx(1.0)
-    assert len({each.name for each in SOURCES}) == len(SOURCES)
-
-
 def test_a_whole_bundle_has_every_source_and_sums_that_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

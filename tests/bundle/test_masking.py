@@ -11,6 +11,7 @@ from bundle_kit import profile_with
 
 from agent.bundle.prompts import without_prompts
 from agent.bundle.secret_search import Known, SecretSearch, known_secrets
+from agent.bundle.sources_list import SOURCES
 from agent.profile_loader import load_profile
 
 SECRET = "p\"q'Zürich\\9 x"
@@ -161,3 +162,8 @@ def test_other_lines_of_an_engine_stay() -> None:
     )
     assert without_prompts(text) == (text, 0)
     assert without_prompts("x" * 5000) == ("(1 lines that may show requests are left out)\n", 1)
+
+
+def test_shares_make_one_and_names_are_different() -> None:
+    assert sum(each.share for each in SOURCES) == pytest.approx(1.0)
+    assert len({each.name for each in SOURCES}) == len(SOURCES)
