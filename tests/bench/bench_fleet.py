@@ -1,7 +1,7 @@
 """`nodegate fleet status` over 1000 SIMULATED agents, as a process, against a bare loop that asks the same.
 
-The command reads the inventory with Ansible and 1000 profiles (remembered from a run before), asks every agent
-and makes the table. The bare loop has the addresses and reads until the connection ends; it understands nothing.
+The command reads the inventory with Ansible and 1000 profiles (remembered from a run before), asks every
+agent and makes the table. The bare loop has the addresses and reads until the end; it understands nothing.
 """
 
 from __future__ import annotations
