@@ -34,6 +34,7 @@ def _nothing_required(profile: NodeProfile) -> str | None:
     phases=(Phase.ADMISSION,),
     period_s=10.0,
     deadline_s=10.0,
+    fail_for_s=10.0,
     skip=_nothing_required,
     action=_RUN,
 )
