@@ -68,14 +68,14 @@ def test_degradation(fleet: Fleet) -> None:
 
 
 def _share(scene: Scene, node: LbNode) -> float:
-    """The node's part of the next 150 requests."""
+    """The node's part of the next 120 requests."""
     now_s = time.time()
 
     def counted() -> list[str]:
         servers = [one.server for one in scene.sent().values() if one.at_s > now_s]
-        return servers if len(servers) >= 150 else []
+        return servers if len(servers) >= 120 else []
 
-    servers = wait_until("150 requests", counted)
+    servers = wait_until("120 requests", counted)
     return servers.count(node.name) / len(servers)
 
 

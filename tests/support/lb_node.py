@@ -18,8 +18,8 @@ from agent.provision.services import Node
 
 ENGINE, MODEL = "main", "sim"
 API_PORT, ENGINE_PORT, CHECK_PORT = 9470, 8000, 9471
-#: A token's time: a request of 16 tokens is inside its engine for a third of a second.
-TOKEN_S = 0.02
+#: A token's time: a request of 12 tokens is inside its engine for a third of a second.
+TOKEN_S = 0.03
 #: Longer than a load balancer needs to see a closed gate and the longest request of the load together.
 DRAIN_GRACE_S = 6.0
 _PROGRAM = Path(__file__).with_name("cue_daemon.py")
@@ -170,6 +170,10 @@ class PlainNode(LbNode):
         at = words.index("--node")
         return self.space.words(*words[:at], *words[at + 2 :])
 
+    def close(self) -> None:
+        super().close()
+        self.helper.wait(30)
+
     def _start_helper(self) -> Any:
         with (self.folder / "helper.log").open("ab") as log:
             nodegate = str(Path(sys.executable).with_name("nodegate"))
@@ -180,7 +184,7 @@ def lb_engine(gpus: list[int]) -> dict[str, Any]:
     """The engine of the profile, open to the load balancer."""
     part = engine_part(ENGINE_PORT, CHECK_PORT, gpus, host="0.0.0.0")
     part["launch"]["args"] = ["--startup-s", "0.5", "--token-s", str(TOKEN_S)]
-    part["canary"] = {"period_s": 2.0, "deadline_s": 3.0, "restart_after": 2}
+    part["canary"] = {"period_s": 2.0, "deadline_s": 5.0, "restart_after": 2}
     part["gate"] = {"drain_grace_s": DRAIN_GRACE_S}
     return part
 

@@ -46,7 +46,7 @@ class Trace:
     def first(self, value: bool, since_s: float) -> float | None:
         """When it was first so, at or after a time; the time itself where it was so already."""
         known = list(self.changes)
-        before = [seen for at_s, seen in known if at_s < since_s]
+        before = [seen for at_s, seen in known if at_s <= since_s]
         if before and before[-1] is value:
             return since_s
         return next((at_s for at_s, seen in known if at_s >= since_s and seen is value), None)
@@ -139,10 +139,9 @@ def fleet_of(
                 nodes.append(kind(folder / f"n{number}", f"n{number}", space, number))
                 nodes[-1].start()
             for node in nodes:
-                node.wait_ready()
-            with closing(
-                Fleet(space, nodes, make_front(folder, space, [n.seen_by_role() for n in nodes]))
-            ) as made:
+                wait_until(f"{node.name} ready", lambda n=node: n.ready() or n.died(), START_S)
+            front = make_front(folder, space, [node.seen_by_role() for node in nodes])
+            with closing(Fleet(space, nodes, front)) as made:
                 yield made
         finally:
             for node in nodes:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 #: Requests a second, and what they ask for: every other one is streamed, every tenth is long.
-RATE_HZ = 20.0
-TOKENS, LONG_TOKENS = 16, 60
+RATE_HZ = 12.0
+TOKENS, LONG_TOKENS = 12, 40
 #: No scene may send more.
 MOST = 6000
 #: A client's patience: longer than a load balancer may take to find out that a node has no power.
