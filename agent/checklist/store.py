@@ -154,6 +154,7 @@ def _locked(path: Path, *, make: bool) -> Iterator[None]:
     descriptor = os.open(path, flags, 0o660)
     try:
         if make and os.fstat(descriptor).st_uid == os.geteuid():
+            _give_to_group(descriptor, path.parent)
             os.fchmod(descriptor, 0o660)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -187,7 +188,16 @@ def make_folder(folder: Path, above: Path, *, new: bool = False) -> None:
     elif folder.stat().st_gid != owner.st_gid:
         with contextlib.suppress(PermissionError):  # not of that group: the folder stays this user's
             os.chown(folder, -1, owner.st_gid, follow_symlinks=False)
-    folder.chmod(0o2770)
+    try:
+        folder.chmod(0o2770)
+    except PermissionError:  # the agent's unit may set no such bit; files are given to the group one by one
+        folder.chmod(0o770)
+
+
+def _give_to_group(descriptor: int, folder: Path) -> None:
+    """Give an open file to the group of its folder, where its owner may."""
+    with contextlib.suppress(PermissionError):
+        os.fchown(descriptor, -1, folder.stat().st_gid)
 
 
 def replace_file(path: Path, data: bytes, mode: int = 0o640) -> None:
@@ -196,6 +206,7 @@ def replace_file(path: Path, data: bytes, mode: int = 0o640) -> None:
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            _give_to_group(descriptor, path.parent)
             os.fchmod(descriptor, mode)
             file.write(data)
             file.flush()

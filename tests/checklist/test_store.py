@@ -20,6 +20,7 @@ from agent.checklist.store import RecordError, RunStore, replace_file
 from agent.checklist.watch import ChecklistWatch
 from agent.commands.status import checklist_line
 from agent.errors import SourceUnavailable
+from agent.launch.soak import Soaker
 from agent.launch.soak_demand import UNREADABLE_S, SoakDemand
 from agent.model import Verdict
 from agent.sources.checklist_runs import RunEnd
@@ -88,6 +89,26 @@ def test_a_link_in_the_place_of_a_record_is_replaced_not_followed(tmp_path: Path
     replace_file(link, b"new")
     assert (target.read_text(), link.read_text(), link.is_symlink()) == ("precious", "new", False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "target"]
+
+
+def test_where_no_setgid_bit_may_be_set_files_are_given_to_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under RestrictSUIDSGID=yes of the agent's unit."""
+    real = Path.chmod
+
+    def chmod(path: Path, mode: int, **more: Any) -> None:
+        if mode & 0o2000:
+            raise PermissionError(1, "Operation not permitted")
+        real(path, mode, **more)
+
+    monkeypatch.setattr(Path, "chmod", chmod)
+    store = RunStore(tmp_path / "state")
+    store.make()
+    assert oct(store.folder.stat().st_mode)[-4:] == "0770"
+    with store.lock():
+        lock = store.folder / "lock"
+        assert (oct(lock.stat().st_mode)[-3:], lock.stat().st_gid) == ("660", store.folder.stat().st_gid)
 
 
 def test_one_run_a_node(bench: Bench) -> None:
@@ -192,6 +213,16 @@ def test_a_soak_that_was_asked_for_is_remembered_until_it_is_met(tmp_path: Path)
         assert demand.least_s() == UNREADABLE_S
     demand.met()
     assert demand.least_s() == 0.0
+
+
+def test_the_next_launch_soaks_as_long_as_was_asked_for(bench: Bench, tmp_path: Path) -> None:
+    soaker = Soaker("kimi", bench.loaded.profile, bench.sources, tmp_path)
+    usual_s = bench.loaded.profile.engines["kimi"].soak.duration_s
+    assert soaker._as_asked().soak.duration_s == usual_s
+    SoakDemand.of(tmp_path, "kimi").ask(usual_s + 180)
+    assert soaker._as_asked().soak.duration_s == usual_s + 180
+    SoakDemand.of(tmp_path, "kimi").ask(0.0)
+    assert soaker._as_asked().soak.duration_s == usual_s
 
 
 def test_the_command_lists_shows_and_refuses(
