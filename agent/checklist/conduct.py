@@ -173,7 +173,7 @@ def _go(run: Run, given: Surroundings, store: RunStore, wanted: Wanted, out: Out
         with _ended_by_signals(given.cancelled):
             run.go()
     except CalledOff:
-        out.line(f"called off; go on with: nodegate checklist run {wanted.name} --resume ...")
+        out.line("called off; to go on, run the same command with --resume")
         _report(given.record, store, wanted, out)
         return EXIT_CALLED_OFF
     except ConfigError:

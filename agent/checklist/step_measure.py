@@ -40,6 +40,8 @@ def run_measure_step(step: MeasureStep, given: Surroundings) -> Ended:
     bounded.start()
     try:
         _wait(bounded, given, until_s)
+    except KeyboardInterrupt:  # the test ends its processes first; a second one ends at once
+        given.cancelled.set()
     finally:
         overdue.set()
     if not bounded.ended.wait(ENDS_WITHIN_S):
