@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.bundle.identities import redacted
 from agent.bundle.parts import Piece, as_json
-from agent.bundle.prompts import without_prompts
+from agent.bundle.prompts import PROMPT_KEYS, without_prompts
 from agent.bundle.secret_search import SecretSearch
 from agent.sources.redact import Redactor
 
@@ -30,7 +30,7 @@ class Cleaner:
         """The piece as it may be shown; None if a secret could not be taken out of it."""
         data = piece.data
         if piece.prompts:
-            data = self._without_prompts(piece.path, data)
+            data = self._without_prompts(piece, data)
         data, count = self._search.mask(data)
         if piece.margin_bytes:
             data = data[piece.margin_bytes :].partition(b"\n")[2]
@@ -48,19 +48,21 @@ class Cleaner:
         masked = self._search.mask(text.encode(errors="replace"))[0].decode(errors="replace")
         return self._redactor.text(masked) if self._redactor is not None else masked
 
-    def _without_prompts(self, path: str, data: bytes) -> bytes:
+    def _without_prompts(self, piece: Piece, data: bytes) -> bytes:
         text = data.decode("utf-8", errors="replace")
-        if path.endswith(".json"):
+        if piece.path.endswith(".json"):
             try:
                 return as_json(self._in_value(json.loads(text)))
             except ValueError:
                 return self._in_lines(text)
-        if path.endswith(".jsonl"):
-            return "".join(f"{self._in_row(line)}\n" for line in text.splitlines()).encode(errors="replace")
-        return self._in_lines(text)
+        if piece.path.endswith(".jsonl"):
+            # At line feeds alone: a text in a row may hold the line ends of Unicode as they are.
+            rows = text.removesuffix("\n").split("\n") if text else []
+            return "".join(f"{self._in_row(row)}\n" for row in rows).encode(errors="replace")
+        return self._in_lines(text, cut=piece.cut or piece.margin_bytes > 0)
 
-    def _in_lines(self, text: str) -> bytes:
-        kept, dropped = without_prompts(text)
+    def _in_lines(self, text: str, *, cut: bool = False) -> bytes:
+        kept, dropped = without_prompts(text, cut=cut)
         self.prompt_lines += dropped
         return kept.encode(errors="replace")
 
@@ -73,7 +75,7 @@ class Cleaner:
 
     def _in_value(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: self._in_value(item) for key, item in value.items()}
+            return {key: self._in_item(str(key), item) for key, item in value.items()}
         if isinstance(value, list):
             return [self._in_value(item) for item in value]
         if not isinstance(value, str):
@@ -81,3 +83,10 @@ class Cleaner:
         kept, dropped = without_prompts(value)
         self.prompt_lines += dropped
         return kept.rstrip("\n") if dropped else value
+
+    def _in_item(self, key: str, value: Any) -> Any:
+        """A value by its key: some keys say that it is what users asked or were answered."""
+        if key.lower() in PROMPT_KEYS and isinstance(value, str | list | dict) and value:
+            self.prompt_lines += 1
+            return "(left out: it may show requests)"
+        return self._in_value(value)

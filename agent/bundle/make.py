@@ -80,7 +80,8 @@ def _why_kept_back(known: Known) -> str:
 def _folder_name(target: Path) -> str:
     for suffix in SUFFIXES:
         if target.name.endswith(suffix):
-            return target.name.removesuffix(suffix) or "bundle"
+            # A name of dots would lead out of the folder in which it is unpacked.
+            return target.name.removesuffix(suffix).strip(".") or "bundle"
     return target.name
 
 

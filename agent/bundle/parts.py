@@ -41,6 +41,8 @@ class Piece:
     prompts: bool = False
     #: Bytes at its beginning that may be the end of a secret: read to be cut off once it is clean.
     margin_bytes: int = 0
+    #: Its beginning is missing: the first lines may belong to one that is not here.
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

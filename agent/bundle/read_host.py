@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,8 @@ _UNITS = ("nodegate.service", "nodegate-enforce.service")
 _BESIDE = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
 _PATTERN = "nodegate-engine@*.service"
 _LINES = "--lines=20000"
+#: What the name of the older part of an engine's output ends in (agent/launch/engine_log.py).
+_OLDER = ".1"
 
 
 def read_units(case: Case) -> Iterator[Piece]:
@@ -52,6 +56,7 @@ def read_engine_logs(case: Case) -> Iterator[Piece]:
     share = max(MIB // 16, case.most_bytes // len(logs))
     problems = []
     for path in logs:
+        parted = path.name.endswith(_OLDER) or path.with_name(f"{path.name}{_OLDER}") in logs
         try:
             data, whole = tail(path, share + LONGEST_SECRET_BYTES)
         except OSError as cause:
@@ -59,18 +64,30 @@ def read_engine_logs(case: Case) -> Iterator[Piece]:
             continue
         note, margin_bytes = ("", 0) if whole else ("cut: its newest lines", LONGEST_SECRET_BYTES)
         name = f"engine-logs/{path.name}"
-        yield Piece(name, data, note, log=True, prompts=True, margin_bytes=margin_bytes)
+        # The older part begins and ends in the middle of a line, and the newer one goes on with that line:
+        # half a secret would not be found.
+        if path.name.endswith(_OLDER):
+            data = data.rpartition(b"\n")[0] + b"\n"
+        if parted and whole:
+            data = data.partition(b"\n")[2]
+        yield Piece(name, data, note, log=True, prompts=True, margin_bytes=margin_bytes, cut=parted)
     if problems:
         raise SourceUnavailable("; ".join(problems))
 
 
 def tail(path: Path, most_bytes: int) -> tuple[bytes, bool]:
-    """The last whole lines of a file, and whether they are all: a line cut in two may hold half a secret."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - most_bytes))
+    """The last whole lines of a file, and whether they are all: a line cut in two may hold half a secret.
+
+    Raises OSError, also for what is no regular file: engines may write in the folder, and root reads it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "is not a regular file")
+        file.seek(max(0, status.st_size - most_bytes))
         data = file.read(most_bytes)
-    return (data, True) if size <= most_bytes else (data.partition(b"\n")[2], False)
+    return (data, True) if status.st_size <= most_bytes else (data.partition(b"\n")[2], False)
 
 
 def read_profile(case: Case) -> Iterator[Piece]:

@@ -92,9 +92,15 @@ def read_captures(case: Case) -> Iterator[Piece]:
 
 
 def _folders(folder: Path) -> list[str]:
-    """Folders in it by name, oldest first; none where there is no such folder. Raises SourceUnavailable."""
+    """Folders in it by name, oldest first; none where there is no such folder. Raises SourceUnavailable.
+
+    No links: engines run as the agent's user, and root would follow theirs to files of other people.
+    """
+    if folder.is_symlink():
+        raise SourceUnavailable(f"{folder} is a link, which is not followed")
     try:
-        return sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[:1] != ".")
+        here = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
+        return sorted(each.name for each in here if each.name[:1] != ".")
     except FileNotFoundError:
         return []
     except OSError as cause:

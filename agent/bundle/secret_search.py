@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import html
 import json
 import os
 import re
@@ -29,6 +30,8 @@ CREDENTIAL_FOLDERS = (Path("/etc/nodegate/credentials"), Path("/etc/nodegate/eng
 _MOST_FILE_BYTES = 64 * 1024
 _SHORTEST = 4
 _SHORTEST_NUMBER = 8
+#: Bytes; the base64 of less, amid other base64, would be found where it is not.
+_SHORTEST_INSIDE = 8
 #: Settings beside the secrets in an env_file; to blot these out would spoil every log and help nobody.
 _ORDINARY = frozenset(
     "true false none null auto info debug warn warning error default on off yes no spawn fork cuda".split()  # noqa: SIM905
@@ -42,11 +45,12 @@ _FORMS = tuple(
     for triggers, pattern in (
         ((b"_", b"-"), rb"()\b(?:hf|sk|ghp|gho|ghs|nvapi|glpat|xox[abp])[-_][A-Za-z0-9_-]{16,}"),
         ((b"eyj",), rb"()\beyJ[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-        ((b"://",), rb"(://)[^/\s:@\"']{1,256}:[^/\s@\"']{1,256}(?=@)"),
+        ((b"://",), rb"(://)[^/\s:@\"']{1,256}:[^/\s\"']{1,256}(?=@)"),
         (
             (b"authorization", b"x-auth-token", b"x-api-key"),
-            rb"((?i:authorization|x-auth-token|x-api-key)[\"']?\s*[:=]\s*[\"']?(?:(?i:bearer|basic)\s+)?)"
-            rb"[^\s\"',}]{4,}",
+            rb"((?i:authorization|x-auth-token|x-api-key)\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?i:bearer|basic)\s+)?)"
+            # All of the line that may be of the header: a scheme is any word.
+            rb"(?!\(secret\))[^\"'\\}\r\n]{4,}",
         ),
         (
             (b"--",),
@@ -54,13 +58,13 @@ _FORMS = tuple(
         ),
         (
             _NAMED,
-            rb"(" + _NAMES.replace(b"_token", b"token") + rb"\\?[\"']?[ \t]*[:=][ \t]*\\?[\"'])"
-            rb"(?!\(secret\))[^\"'\\\n]{1,4096}",
+            rb"(" + _NAMES.replace(b"_token", b"token") + rb"\\?[\"']?[ \t]*[:=][ \t]*(\\?[\"']))"
+            rb"(?!\(secret\))(?:(?!\2)(?:\\[^\n]|[^\\\n])){1,4096}",
         ),
         (
             _NAMED,
             rb"(" + _NAMES + rb"[\"']?[ \t]*[:=][ \t]*)"
-            rb"(?!null\b|true\b|false\b|none\b|\(secret\)|-?[\d.]+\b)[^\s\"'\\,;\[\]{}()]{4,}",
+            rb"(?!null\b|true\b|false\b|none\b|\(secret\)|-?[\d.]+\b)(?:[^\s\"'\\,;\[\]{}()]|(?<=\w)[\"',;](?=\w)){4,}",
         ),
     )
 )
@@ -137,7 +141,10 @@ def _read(path: Path) -> str:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "is not a regular file")
-        return os.read(descriptor, _MOST_FILE_BYTES).decode("utf-8", errors="surrogateescape")
+        data = os.read(descriptor, _MOST_FILE_BYTES + 1)
+        if len(data) > _MOST_FILE_BYTES:
+            raise OSError(errno.EFBIG, f"is larger than {_MOST_FILE_BYTES // 1024} KiB")
+        return data.decode("utf-8", errors="surrogateescape")
     finally:
         os.close(descriptor)
 
@@ -211,17 +218,40 @@ def _masked_lines(data: bytes, triggers: Sequence[bytes], form: re.Pattern[bytes
 
 
 def _forms(value: str) -> Iterator[bytes]:
-    """A value as it may stand in text, JSON, YAML, an address, base64 and hexadecimal."""
+    """A value as it may stand in text, JSON, YAML, Python, HTML, an address, base64 and hexadecimal."""
     raw = value.encode("utf-8", errors="surrogateescape")
     yield raw
     text = raw.decode("utf-8", errors="replace")
+    in_element = html.escape(text, quote=False)
     for escaped in (
         json.dumps(text)[1:-1],
         json.dumps(text, ensure_ascii=False)[1:-1],
         json.dumps(json.dumps(text)[1:-1])[1:-1],
         text.replace("'", "''"),
+        repr(text)[1:-1],
+        in_element,
+        in_element.replace('"', "&quot;"),
+        html.escape(text),
+        in_element.replace('"', "&#34;").replace("'", "&#39;"),
+        urllib.parse.quote(text),
         urllib.parse.quote(text, safe=""),
+        urllib.parse.quote_plus(text),
         raw.hex(),
-        base64.b64encode(raw).decode().rstrip("="),
+        raw.hex().upper(),
+        *_in_base64(raw),
     ):
         yield escaped.encode("utf-8", errors="replace")
+
+
+def _in_base64(raw: bytes) -> Iterator[str]:
+    """The value alone, and what of it does not change with what stands before and after it."""
+    yield base64.b64encode(raw).decode().rstrip("=")
+    if len(raw) < _SHORTEST_INSIDE:
+        return
+    for before in range(3):
+        whole = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
+        first = (0, 2, 3)[before]
+        last = len(whole) - (1 if (before + len(raw)) % 3 else 0)
+        inside = whole[first:last]
+        yield inside
+        yield inside.replace("+", "-").replace("/", "_")
