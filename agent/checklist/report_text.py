@@ -97,8 +97,8 @@ def _passed(record: RunRecord, total: int) -> Headline:
     skipped = sum(step.verdict is Verdict.SKIP for step in record.steps)
     left_out = f", {skipped} not for this node" if skipped else ""
     if record.shortened:
-        what = (f"less than the checklist has: {line}" for line in record.shortened[:3])
-        return Headline("soft", f"PASSED, SHORTENED: all {total} steps{left_out}", tuple(what))
+        lines = tuple(f"less than the checklist has: {line}" for line in record.shortened[:3])
+        return Headline("soft", f"PASSED, SHORTENED: all {total} steps{left_out}", lines)
     if record.verdict is Verdict.WARN or any(step.verdict is Verdict.WARN for step in record.steps):
         return Headline("soft", f"PASSED WITH WARNINGS: all {total} steps{left_out}", _warnings(record))
     return Headline("good", f"PASSED: all {total} steps{left_out}")

@@ -1,6 +1,7 @@
 """Many SIMULATED agents in one process: each at an address of its own in 127/8, all at one port.
 
-`python many_nodes.py COUNT` prints the port and serves brief statuses of 8-GPU nodes until its stdin is closed.
+`python many_nodes.py COUNT` prints the port and serves brief statuses of 8-GPU nodes until its stdin is
+closed.
 Only the HTTP answers are there: no node, no checks, no gate behind them.
 """
 
