@@ -59,7 +59,23 @@ def render_metrics(
     ]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(families))
-    return generate_latest(registry)
+    try:
+        return generate_latest(registry)
+    except UnicodeEncodeError:  # half a character in a name: one label must not take the whole page away
+        for family in families:
+            _make_utf8(family)
+        return generate_latest(registry)
+
+
+def _make_utf8(family: Metric) -> None:
+    family.documentation = _utf8(family.documentation)
+    for at, sample in enumerate(family.samples):
+        labels = {label: _utf8(value) for label, value in sample.labels.items()}
+        family.samples[at] = sample._replace(labels=labels)
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 class _Families(Collector):

@@ -11,6 +11,7 @@ from fake_h200 import h200_node, h200_profile
 from prometheus_client.parser import text_string_to_metric_families
 from runner_kit import result, snapshot
 
+from agent.checks.ports_counters import totals
 from agent.checks.registry import load_all
 from agent.metrics import GateSample, render_metrics
 from agent.metrics_more import ChecklistSample, GroupSample, HoldSample, More, checklist_sample
@@ -103,3 +104,19 @@ def test_checks_of_an_engine_measure(check: str) -> None:
     findings = run_twice(load_all()[check], h200_node(), h200_profile())
     for finding in findings.values():
         assert {measure.name for measure in finding.measures} == MEASURED[check], finding
+
+
+@pytest.mark.parametrize("subject", ['a"b', "a\\b", "a\nb", "a\rb", "half \udcff of one", "\x00", "x" * 9000])
+def test_no_name_takes_the_page_away(subject: str) -> None:
+    more = More(groups=[GroupSample("main", subject, 0, 2)], holds=[HoldSample("drain", subject, 1.0)])
+    gate = GateSample(subject, GateState.SERVING, True)
+    seen = samples(more, result("gpu.ecc", subject, F), gates=(gate,))
+    shown = subject.encode("utf-8", "replace").decode()
+    ((labels, _),) = seen["nodegate_check_finding"]
+    assert labels["subject"] == shown
+    assert seen["nodegate_gate_ready"] == [({"engine": shown}, 1)]
+
+
+def test_a_counter_by_any_name_has_a_metric_that_prometheus_reads() -> None:
+    (measure,) = totals("roce", {"hw_counters/RX-odd.name 0": 3})
+    assert measure.name == "roce_rx_odd_name_0_total"

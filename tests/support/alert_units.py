@@ -37,6 +37,7 @@ def verdict(check: str, kind: str = "WARN") -> dict[str, str]:
 
 
 HELD = line("nodegate_hold_age_seconds", "28500+15x200", hold="maintenance", engine="")
+CRASHED = line("nodegate_gate_state", "1+0x4 0+0x600", engine="glm", state="failed")
 OBSERVES = line("nodegate_mode", "1+0x600", mode="observe")
 NIC = {"check": "nic.config", "subject": "mlx5_0", "action": "apply_play", "play": "nic"}
 LEAK = {"check": "engine.memory", "subject": "engine:glm", "verdict": "WARN", "engine": "glm"}
@@ -86,6 +87,10 @@ CASES: tuple[tuple[str, Series, str, dict[str, str] | None], ...] = (
     ("NodegateGateClosed", gate("0+0x600", "member"), "6m", None),
     ("NodegateGateClosed", gate("0+0x600", "stopped"), "6m", None),
     ("NodegateGateClosed", [*gate("0+0x600", "preflight"), OBSERVES], "6m", None),
+    ("NodegateGateClosed", gate("0+0x600", "preflight"), "6m", GLM),
+    ("NodegateGateClosed", gate("0+0x600", "launching"), "35m", None),
+    ("NodegateGateClosed", gate("0+0x600", "warming"), "46m", GLM),
+    ("NodegateGateClosed", [*gate("0+0x600", "launching"), CRASHED], "8m", GLM),
     ("NodegateDegraded", gate("1+0x600", "degraded"), "9m", None),
     ("NodegateDegraded", gate("1+0x600", "degraded"), "11m", {**GLM, "state": "degraded"}),
     (
@@ -137,6 +142,12 @@ CASES: tuple[tuple[str, Series, str, dict[str, str] | None], ...] = (
     (
         "NodegateCheckUnknown",
         [finding("bmc.air", "node", "UNKNOWN", "none")],
+        "16m",
+        {**NODE, "check": "bmc.air", "subject": "node", "verdict": "UNKNOWN", "action": "none", "play": ""},
+    ),
+    (
+        "NodegateCheckUnknown",
+        [{**finding("bmc.air", "node", "UNKNOWN", "none"), "values": "1+0x39 stale 1+0x600"}],
         "16m",
         {**NODE, "check": "bmc.air", "subject": "node", "verdict": "UNKNOWN", "action": "none", "play": ""},
     ),
