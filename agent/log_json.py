@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import sys
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -36,19 +37,24 @@ class JsonFormatter(logging.Formatter):
     """One record as one JSON object a line, in ASCII; a record about several subjects as one for each."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line or lines, without the last line break."""
-        told: Any = getattr(record, ATTRIBUTE, None) or ({},)
-        base = self._base(record)
-        return "\n".join(_line({**base, **_safe(one)}) for one in told)
+        """The line or lines, without the last line break; of a record that breaks one that says so."""
+        try:
+            told: Any = getattr(record, ATTRIBUTE, None) or ({},)
+            base = self._base(record, _text(record.getMessage()))
+            return "\n".join(_line({**base, **_safe(one)}) for one in told)
+        # Whatever an argument's own code raises: logging would write its traceback between the objects.
+        except Exception as defect:  # noqa: BLE001
+            message = f"{_text(str(record.msg))} (cannot be told: {type(defect).__name__})"
+            return _line(self._base(record, message))
 
-    def _base(self, record: logging.LogRecord) -> dict[str, Any]:
+    def _base(self, record: logging.LogRecord, message: str) -> dict[str, Any]:
         line: dict[str, Any] = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "event": Event.LOG.value,
             **_WHERE,
             "logger": record.name,
-            "message": _text(record.getMessage()),
+            "message": message,
             "engine": None,
             "check": None,
             "subject": None,
@@ -86,5 +92,25 @@ def start_logging(how: LogFormat = LogFormat.TEXT) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if how is LogFormat.JSON else logging.Formatter(TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    if how is LogFormat.JSON:
+        _tell_the_rest()
     # These tell of every request.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def _tell_the_rest() -> None:
+    """What Python itself would write to stderr over many lines goes into the log: warnings, and defects."""
+    log = logging.getLogger("nodegate.python")
+
+    def tell(where: str, kind: type[BaseException], value: BaseException | None, trace: Any) -> None:
+        log.critical("a defect in %s", where, exc_info=(kind, value or kind(), trace))
+
+    logging.captureWarnings(True)
+    sys.excepthook = lambda kind, value, trace: tell("the main thread", kind, value, trace)
+    threading.excepthook = lambda told: tell(
+        f"thread {told.thread.name if told.thread else '?'}",
+        told.exc_type,
+        told.exc_value,
+        told.exc_traceback,
+    )
+    sys.unraisablehook = lambda told: tell("a clean-up", told.exc_type, told.exc_value, told.exc_traceback)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,48 @@ def test_hostile_text_stays_one_line_and_is_cut() -> None:
     )
     assert line["message"].startswith("a\nb\r") and line["message"].endswith("characters)")
     assert len(line["summary"]) < 9000 and line["x"] == "nan" and line["y"] == "b'\\xff'"
+
+
+class Breaks:
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("message", "args", "extra"),
+    [
+        ("%d of it", ("x",), {}),
+        ("%s", (Breaks(),), {}),
+        ("%s of it", ("a", "b"), {}),
+        ("it", (), about(Event.GATE_CHANGED, engine=Breaks())),
+        ("it", (), {"nodegate": 5}),
+    ],
+)
+def test_a_record_that_breaks_is_a_line_that_says_so(
+    message: str, args: tuple[object, ...], extra: dict[str, Any]
+) -> None:
+    (line,) = lines(message, *args, extra=extra)
+    assert line["message"].startswith(f"{message} (cannot be told: ") and line["logger"] == "nodegate.x"
+
+
+def test_warnings_and_defects_of_threads_are_lines_too() -> None:
+    """In a process of its own: hooks are the interpreter's."""
+    code = """
+import threading, warnings
+from agent.log_json import LogFormat, start_logging
+start_logging(LogFormat.JSON)
+warnings.warn("old\\nthing")
+thread = threading.Thread(target=lambda: 1 / 0, name="t1")
+thread.start()
+thread.join()
+raise ValueError("two\\nlines")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    found = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["level"] for line in found] == ["warning", "critical", "critical"]
+    assert "old\nthing" in found[0]["message"]
+    assert "thread t1" in found[1]["message"] and "ZeroDivisionError" in found[1]["trace"]
+    assert "ValueError: two\nlines" in found[2]["trace"] and done.returncode == 1
 
 
 def test_several_subjects_are_a_line_each() -> None:
