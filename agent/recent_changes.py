@@ -73,8 +73,15 @@ class RecentChanges:
             seen = recorded
             if left or self.changes.problem:
                 left = max(0, left - 1)
-                self.changes = read_changes(self._journal)
+                self.changes = self._read()
             self._ending.wait(PERIOD_S)
+
+    def _read(self) -> Changes:
+        try:
+            return read_changes(self._journal)
+        # A journal that is garbled in some new way must not leave the last rows standing as the newest ones.
+        except Exception as defect:  # noqa: BLE001
+            return Changes(problem=f"{type(defect).__name__}: {defect}")
 
 
 def read_changes(journal: Journal) -> Changes:

@@ -145,3 +145,18 @@ def test_the_reader_follows_the_journal_by_itself(tmp_path: Path) -> None:
     finally:
         recent.stop()
         journal.close()
+
+
+def test_a_journal_garbled_in_a_new_way_is_told_and_the_reader_goes_on(tmp_path: Path) -> None:
+    class Garbled(Journal):
+        def recent(self, limit: int) -> list[dict[str, object]]:
+            raise TypeError("bad operand")
+
+    recent = RecentChanges(Garbled.open(tmp_path / "journal.db"))
+    recent.start()
+    try:
+        wait_until(lambda: recent.changes.problem == "TypeError: bad operand", "the problem")
+        assert recent._thread.is_alive()
+    finally:
+        recent.stop()
+        recent._journal.close()
