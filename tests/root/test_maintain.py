@@ -16,13 +16,40 @@ from typing import Any
 
 import pytest
 import yaml
-from agent_host import API_PORT, ENGINE_PORT, AgentHost, node_profile
+from agent_host import API_PORT, ENGINE_PORT, UNIT, AgentHost, node_profile
 from nspawn_rig import Host
 from provision_rig import ProvisionRig, provision_hosts
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
-SHORT = '{"post_maintenance_settings": {"gate.soak_s": 1}}'
+OWN = "/etc/nodegate/checklists"
+#: A site's own checklist: the shipped one soaks for three minutes, and a shortened run gives no node back.
+BACK = """
+name: back
+title: Proof of a test node after work
+why: The shipped checklist soaks for three minutes.
+needs: closed
+steps:
+  - id: coolant-seen
+    title: Coolant, as a person sees it
+    why: There is no sensor.
+    question: Does coolant flow?
+    choices:
+      - {answer: flows, means: it flows, verdict: PASS}
+      - {answer: "no", means: it does not, verdict: FAIL}
+    timeout_s: 60
+    on_fail: Leave the node idle.
+  - id: gate
+    title: Maintenance ends and the engine serves
+    why: Only the engine shows that it serves.
+    gate: {soak_s: 1}
+    timeout_s: 120
+    on_fail: Read nodegate status.
+"""
 REASON = "coolant pump of rack 7"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+#: nspawn lays a boot id of its own over the kernel's, but not in the /proc of a unit with a mount namespace:
+#: the agent and a command beside it would speak of two boots.
+ONE_BOOT = f"[Service]\nBindReadOnlyPaths=/run/boot-id:{BOOT_ID}\n"
 
 
 class Pair:
@@ -33,15 +60,20 @@ class Pair:
         self.agents = {name: AgentHost(rig[name]) for name in ("n1", "n2")}
         profiles = rig.inventory / "profiles"
         profiles.mkdir()
+        api = {"api": {"host": "0.0.0.0", "port": API_PORT}}
         for name, agent in self.agents.items():
-            profile = node_profile(node=name, api={"host": "0.0.0.0", "port": API_PORT})
+            profile = node_profile(node=name, checklists_dir=OWN, **api)
             profile["engines"]["main"]["gate"]["drain_grace_s"] = 5.0
             agent.install(profile)
             (profiles / f"{name}.yaml").write_text(yaml.safe_dump(profile))
-            agent.start()
+            rig[name].write(f"{OWN}/back.yaml", BACK)
+            rig[name].must(["cp", BOOT_ID, "/run/boot-id"])
+            rig[name].write("/etc/systemd/system/nodegate.service.d/boot.conf", ONE_BOOT)
+            rig[name].must(["systemctl", "daemon-reload"])
+            rig[name].must(["systemctl", "start", "--no-block", UNIT])
         rig.write_inventory(everywhere={"nodegate_min_ready": "50%"})
         for agent in self.agents.values():
-            agent.wait_ready()
+            agent.wait_ready(240)
 
     def fleet(self, *words: str, limit: str | None = None) -> tuple[int, str]:
         """Exit code and all that it says."""
@@ -142,7 +174,15 @@ def test_a_checklist_that_fails_keeps_the_node_and_names_the_step(pair: Pair) ->
 
 
 def test_one_that_passes_gives_the_node_back(pair: Pair) -> None:
-    words = ("--finish", "--answer", "coolant-seen=air-cooled", "--who", "ada", "-e", SHORT)
+    words = (
+        "--finish",
+        "--answer",
+        "coolant-seen=flows",
+        "--who",
+        "ada",
+        "-e",
+        "post_maintenance_checklist=back",
+    )
     code, said = pair.fleet("maintain", *words, limit="n1")
     assert code == 0, said
     assert "n1: not in maintenance: main serving" in said
