@@ -15,7 +15,7 @@ import pytest
 from daemon_rig import wait_until
 from lb_front import HaProxy
 from lb_node import DRAIN_GRACE_S, LbNode
-from lb_scene import Fleet, Scene, fleet_of
+from lb_scene import PATIENCE_S, Fleet, Scene, fleet_of
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 #: With fewer nodes than this the service answers 503.
@@ -149,7 +149,7 @@ def test_agent_killed(fleet: Fleet) -> None:
         scene.wait_out()
         scene.over()
         node.start()
-        node.wait_ready()
+        node.wait_serving(PATIENCE_S)
         assert node.engine_pids() == engine
 
 

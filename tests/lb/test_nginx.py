@@ -13,7 +13,7 @@ import pytest
 from daemon_rig import wait_until
 from lb_front import Nginx
 from lb_node import PlainNode
-from lb_scene import Fleet, fleet_of
+from lb_scene import PATIENCE_S, Fleet, fleet_of
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -65,4 +65,4 @@ def test_agent_killed(fleet: Fleet) -> None:
         scene.wait_out()
         scene.over()
         node.start()
-        node.wait_ready()
+        node.wait_serving(PATIENCE_S)

@@ -87,9 +87,12 @@ class LbNode(DaemonRig):
         keeper = self.process.pid
         return wait_until("the agent's process", lambda: next(iter(children(keeper)), 0), 10)
 
-    def died(self) -> bool:
-        """Fail at once when the agent has ended."""
-        return self._died()
+    def wait_serving(self, patience_s: float) -> None:
+        """Wait for the open gate; says what the agent said last if it does not come."""
+        try:
+            wait_until(f"{self.name} ready", lambda: self.ready() or self._died(), patience_s)
+        except AssertionError as cause:
+            raise AssertionError(f"{cause}: {self.gate(ENGINE)}\n{self.log()[-3000:]}") from cause
 
     def kill_agent(self) -> None:
         """SIGKILL; its engine goes on."""

@@ -139,7 +139,7 @@ def fleet_of(
                 nodes.append(kind(folder / f"n{number}", f"n{number}", space, number))
                 nodes[-1].start()
             for node in nodes:
-                wait_until(f"{node.name} ready", lambda n=node: n.ready() or n.died(), START_S)
+                node.wait_serving(START_S)
             front = make_front(folder, space, [node.seen_by_role() for node in nodes])
             with closing(Fleet(space, nodes, front)) as made:
                 yield made
