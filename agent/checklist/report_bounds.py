@@ -6,7 +6,6 @@ keeps everything. A curve that is shortened keeps the lowest and the highest val
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -40,6 +39,8 @@ LEVELS = (
 )
 #: Fewer points of a curve would not show its course.
 _FEWEST_POINTS = 20
+#: What lies beyond (or is no number) is no reading, and no axis reaches there.
+FARTHEST = 1e100
 #: More would be finer than a plot is wide.
 _MOST_POINTS = 600
 
@@ -108,5 +109,5 @@ def _curves(curves: Sequence[Curve], bounds: Bounds, notes: list[str]) -> list[C
 
 
 def _curve(curve: Curve, most: int) -> Curve:
-    points = sorted(point for point in curve.points if all(map(math.isfinite, point)))
+    points = sorted(point for point in curve.points if all(abs(number) < FARTHEST for number in point))
     return curve.model_copy(update={"points": thin(points, most)})

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 from agent.checklist.plot import MOST_LINES, Limit, Line, Plot, style, svg
 from agent.checklist.record import Curve, RunRecord, Value
+from agent.checklist.report_bounds import FARTHEST
 from agent.checklist.report_text import number
 from agent.model import Verdict
 from agent.rows import natural
 
-_BOUND = re.compile(r"(?:<=?|>=?|≤|≥|=|at (?:most|least)|below|above|under|over)\s*(-?\d+(?:\.\d+)?)")
+_BOUND = re.compile(
+    r"(?:<=?|>=?|≤|≥|=|at (?:most|least)|below|above|under|over)\s*"
+    r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
+)
 _MOST_LIMITS = 3
 _WORDS = (
     "GPU",
@@ -105,6 +109,8 @@ def _limits(values: Iterable[Value]) -> tuple[Limit, ...]:
     told: dict[float, Limit] = {}
     for value in values:
         for found in _BOUND.finditer(value.expected or ""):
+            if not abs(float(found.group(1))) < FARTHEST:
+                continue
             text = f"expected {value.expected}"
             shown = text if len(text) <= _LIMIT_CHARS else f"{text[: _LIMIT_CHARS - 1]}…"
             told.setdefault(float(found.group(1)), Limit(float(found.group(1)), shown))

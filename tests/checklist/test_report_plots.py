@@ -7,12 +7,13 @@ import random
 from xml.etree import ElementTree
 
 import pytest
-from checklist_record import failed_record
+from checklist_record import failed_record, small_record
 
 from agent.checklist.plot import HEIGHT, Limit, Line, Plot, spread, svg
 from agent.checklist.plot_axes import time_axis, value_axis
 from agent.checklist.plot_thin import stretches, thin
 from agent.checklist.record import Curve, RunRecord
+from agent.checklist.report import texts
 from agent.checklist.report_plots import figures, quantity
 
 
@@ -131,6 +132,38 @@ def test_plots_of_a_step_hold_all_subjects_their_limits_and_a_description() -> N
     assert [line.subject for line in made[0].legend] == [f"gpu{gpu}" for gpu in range(8)]
     assert [line.subject for line in made[0].legend if line.style.endswith(" bad")] == ["gpu5"]
     assert figures(record, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ([(0.0, 1e308), (1.0, -1e308), (2.0, 3.0)], "<= 5"),
+        ([(-1e308, 1.0), (1e308, 2.0), (2.0, 3.0)], "<= 5"),
+        ([(2.0, 3.0)], f"<= {'9' * 400}"),
+        ([(0.0, 1e-320), (1.0, 2e-320)], "<= 5"),
+    ],
+)
+def test_figures_that_no_axis_reaches_cost_no_report(
+    points: list[tuple[float, float]], expected: str
+) -> None:
+    record = small_record()
+    soak = record.steps[-1]
+    values = [value.model_copy(update={"expected": expected}) for value in soak.values]
+    steps = [*record.steps[:-1], soak.model_copy(update={"values": values})]
+    curves = [curve.model_copy(update={"points": points}) for curve in record.curves]
+    made = texts(record.model_copy(update={"steps": steps, "curves": curves}))
+    assert made["report.html"].count("<figure>") == 1
+    assert "inf" not in made["report.html"].partition("<figure>")[2].partition("</svg>")[0]
+
+
+def test_a_limit_in_powers_of_ten_is_where_it_says() -> None:
+    record = small_record()
+    values = [value.model_copy(update={"expected": "at least 1.5e+06"}) for value in record.steps[-1].values]
+    steps = [*record.steps[:-1], record.steps[-1].model_copy(update={"values": values})]
+    (figure,) = figures(record.model_copy(update={"steps": steps}), 2)
+    heights = [e.get("d", "") for e in ElementTree.fromstring(figure.svg).iter() if e.get("class") == "limit"]
+    assert len(heights) == 1
+    assert float(heights[0].partition(" ")[2].partition("h")[0]) < HEIGHT / 2
 
 
 def test_many_subjects_are_spread_over_several_plots() -> None:
