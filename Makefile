@@ -79,7 +79,8 @@ test: lint
 test-root: $(VENV)/.dev
 	@test "$$(id -u)" = 0 || { echo "make test-root needs root: run it with sudo" >&2; exit 3; }
 	@bash .ci/need ip:iproute2 gcc:gcc gcc:libc6-dev nft:nftables mmdebstrap:mmdebstrap openssl:openssl \
-	  systemd-nspawn:systemd-container ssh:openssh-client haproxy:haproxy nginx:nginx-light promtool:prometheus
+	  systemd-nspawn:systemd-container ssh:openssh-client haproxy:haproxy nginx:nginx-light promtool:prometheus \
+	  amtool:prometheus-alertmanager
 	$(BIN)/pytest -n 2 --dist loadfile -m root $(PYTEST_ARGS)
 
 .PHONY: test-engine
@@ -112,5 +113,5 @@ requirements: $(VENV)/.dev
 .PHONY: clean
 clean:
 	rm -rf $(VENV) .venv-engine build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
-	  bench-results tests/nvml/build
+	  bench-results web-results tests/nvml/build
 	find agent tests -name __pycache__ -type d -prune -exec rm -rf {} +

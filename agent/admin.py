@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from agent.checklist.office import ChecklistOffice
 from agent.errors import AgentError
 from agent.operator_desk import (
     EngineOrder,
@@ -45,10 +46,14 @@ Reason = Annotated[str, Field(max_length=500), AfterValidator(_one_line)]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[!-~]+$")]
 
 
-class _Body(BaseModel):
+class _Strict(BaseModel):
     """Base of what is sent: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Body(_Strict):
+    """An order with its reason."""
 
     reason: Reason
 
@@ -68,6 +73,24 @@ class EngineBody(_Body):
 
 class MaintenanceBody(_Body):
     """An order to the node."""
+
+
+RunId = Annotated[str, Field(max_length=100, pattern=r"^\d{8}T\d{6}Z-[a-z0-9-]+$")]
+
+
+class PassedBody(_Strict):
+    """A checklist has passed all that comes before its gate step."""
+
+    run_id: RunId
+    soak_s: float = Field(ge=0, le=86_400)
+
+
+class FailedBody(_Strict):
+    """A checklist has not passed."""
+
+    run_id: RunId
+    step: Name
+    why: Reason
 
 
 class WaiveBody(_Body):
@@ -97,6 +120,7 @@ class Office:
     log_tail: Callable[[str, int], list[str] | None]
     main_loop: asyncio.AbstractEventLoop
     wall_s: Callable[[], float]
+    checklists: ChecklistOffice
 
 
 def make_admin(office: Office) -> FastAPI:
@@ -107,6 +131,7 @@ def make_admin(office: Office) -> FastAPI:
     app.add_middleware(BodyLimit)
     _add_errors(app)
     _add_orders(app, office)
+    _add_checklists(app, office)
     _add_questions(app, office)
     return app
 
@@ -134,6 +159,25 @@ def _add_orders(app: FastAPI, office: Office) -> None:
     async def waive(request: Request, body: WaiveBody) -> dict[str, list[str]]:
         given = _given(request, body.reason)
         return await _on_main_loop(office, desk.waive(body.check, body.subject, body.for_s, given))
+
+
+def _add_checklists(app: FastAPI, office: Office) -> None:
+    """What runs of checklists ask and order."""
+    checklists = office.checklists
+
+    @app.get("/checklist/whereabouts")
+    async def whereabouts() -> dict[str, Any]:
+        return await asyncio.to_thread(checklists.whereabouts)
+
+    @app.post("/checklist/passed")
+    async def passed(request: Request, body: PassedBody) -> dict[str, list[str]]:
+        order = checklists.passed(body.run_id, body.soak_s, _who(request))
+        return await _on_main_loop(office, order)
+
+    @app.post("/checklist/failed")
+    async def failed(request: Request, body: FailedBody) -> dict[str, list[str]]:
+        order = checklists.failed(body.run_id, body.step, body.why, _who(request))
+        return await _on_main_loop(office, order)
 
 
 def _add_questions(app: FastAPI, office: Office) -> None:
@@ -189,7 +233,11 @@ def _error(status: int, text: str) -> JSONResponse:
 
 def _given(request: Request, reason: str) -> Given:
     """Who asks, as the kernel knows it (PeerProtocol)."""
-    return Given(reason, request.client.host if request.client else "unknown")
+    return Given(reason, _who(request))
+
+
+def _who(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
 
 
 async def _on_main_loop(office: Office, order: Coroutine[Any, Any, list[str]]) -> dict[str, list[str]]:

@@ -6,7 +6,6 @@ What only a person or a scraper needs is imported when it is first asked for: /l
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
@@ -16,7 +15,7 @@ from agent.probes import Probes
 from agent.publisher import Publisher, Reply
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from agent.page.answer import StatusPage
 
 METHODS = ["GET", "HEAD", "OPTIONS"]
 _ALLOW = {"allow": ", ".join(METHODS), "cache-control": "no-store"}
@@ -52,10 +51,11 @@ def _add_documents(app: FastAPI, publisher: Publisher) -> None:
     """What people, scrapers and the other members of a group read."""
 
     @app.api_route("/status", methods=METHODS)
-    async def status(request: Request) -> Response:
-        from agent.status_view import status_json
+    async def status(request: Request, brief: str = "") -> Response:
+        from agent.status_view import brief_json, status_json
 
-        return _respond(request, Reply(200, status_json(publisher)))
+        answer = brief_json if brief not in ("", "0") else status_json
+        return _respond(request, Reply(200, answer(publisher)))
 
     @app.api_route("/group/{engine}", methods=METHODS)
     async def group(request: Request, engine: str, nonce: str = "") -> Response:
@@ -70,15 +70,27 @@ def _add_documents(app: FastAPI, publisher: Publisher) -> None:
 
         return _respond(request, Reply(200, metrics_text(publisher), CONTENT_TYPE))
 
-    @app.api_route("/", methods=METHODS)
-    async def page(request: Request) -> Response:
-        from agent.explain_lines import explanation, flags
-        from agent.status_view import status_view
+    @app.api_route("/history", methods=METHODS)
+    async def history(request: Request) -> Response:
+        from agent.recent_history import history_json
 
-        html = _template().render(status=status_view(publisher), explanation=explanation, flags=flags)
-        return _respond(
-            request, Reply(200, html.encode(errors="backslashreplace"), "text/html; charset=utf-8")
-        )
+        return _respond(request, Reply(200, history_json(publisher.current)))
+
+    _add_page(app, publisher)
+
+
+def _add_page(app: FastAPI, publisher: Publisher) -> None:
+    """What people look at."""
+
+    @cache
+    def page() -> StatusPage:
+        from agent.page.answer import StatusPage
+
+        return StatusPage(publisher)
+
+    @app.api_route("/", methods=METHODS)
+    async def index(request: Request) -> Response:
+        return _respond(request, page().reply())
 
 
 def _respond(request: Request, reply: Reply) -> Response:
@@ -87,13 +99,3 @@ def _respond(request: Request, reply: Reply) -> Response:
     if request.method == "OPTIONS":
         return Response(status_code=reply.status, headers=headers)
     return Response(reply.body, reply.status, headers, reply.media_type)
-
-
-@cache
-def _template() -> Template:
-    """The status page; everything put into it is escaped."""
-    from jinja2 import Environment, FileSystemLoader, select_autoescape
-
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=loader, autoescape=select_autoescape(default=True))
-    return environment.get_template("status_page.html")

@@ -86,6 +86,9 @@ class CoolingUnit(RedfishEndpoint, Coolant):
 class Cooling(Coolant):
     """What coolant and air must be at the node."""
 
+    medium: Literal["liquid", "air"] | None = Field(
+        None, description="What cools the GPUs; air = checklists ask for no coolant; unset = not known"
+    )
     air_inlet_max_c: float | None = Field(None, description="Warmest air at the inlet in degrees C")
     leak_detection: bool = Field(
         False, description="The BMC must report leak detectors; false = judged where it reports some"

@@ -23,6 +23,8 @@ from agent.daemon_reload import reload_profile
 from agent.errors import DaemonError
 from agent.hold_keeper import stop_quietly
 from agent.http_protocol import PeerProtocol
+from agent.log_events import Event, about
+from agent.log_json import know_where
 from agent.sd_notify import Notifier
 from agent.server_thread import ServerThread, http_server
 
@@ -31,6 +33,7 @@ TICK_S = 1.0
 PARTS_WITHIN_S = 1.0
 #: Beyond the engines' own deadlines, what an orderly end may take.
 STOP_SLACK_S = 10.0
+_SAID = {"start": Event.AGENT_STARTED, "stop": Event.AGENT_STOPPING}
 LEFT = "the agent restarts, its engines run on"
 
 
@@ -45,6 +48,7 @@ class Daemon:
         self._leave = False
         self._failure: BaseException | None = None
         self.parts = Parts(given, self._fail)
+        know_where(self.parts.node, self.parts.boot_id)
         self._servers = given.front.servers if given.front is not None else ServerThread()
         self._notifier = Notifier()
         self._reloading: asyncio.Task[None] | None = None
@@ -79,6 +83,8 @@ class Daemon:
             self._serve(loop)
             self._say("start", f"nodegate runs on {self.parts.node}, profile {self.parts.loaded.hash[:16]}")
             self._notifier.ready(f"mode {self.parts.loaded.profile.mode}")
+            self.parts.recent.start()
+            self.parts.checklists.watch.start()
             await self._know_parts()
             tasks = self._begin()
             stop = loop.create_task(self._wait_for_stop(), name="stop")
@@ -94,7 +100,7 @@ class Daemon:
         """A part of the daemon broke: end, fail closed."""
         if self._failure is None:
             self._failure = defect
-            log.error("a part of the agent broke", exc_info=defect)
+            log.error("a part of the agent broke", exc_info=defect, extra=about(Event.AGENT_BROKE))
         self._stop.set()
 
     def _look_for_failure(self, ended: set[asyncio.Task[None]]) -> None:
@@ -137,6 +143,7 @@ class Daemon:
             log_tail=parts.log_tail,
             main_loop=loop,
             wall_s=parts.clock.wall_s,
+            checklists=parts.checklists,
         )
         if self._given.front is None:
             self._servers.add_http(http_server(make_api(parts.publisher)), premises.api)
@@ -184,6 +191,8 @@ class Daemon:
             await stop_quietly(task)
         self._servers.stop()
         self.parts.part_reader.stop()
+        self.parts.checklists.watch.stop()
+        self.parts.recent.stop()
         self.parts.counters.keep(now=True)
         await self.parts.gates.keeper.close()
         self.parts.journal.record_mark("end", "orderly" if orderly else str(self._failure or LEFT))
@@ -232,7 +241,7 @@ class Daemon:
 
     def _say(self, mark: str, text: str) -> None:
         """One line in the log and the journal."""
-        log.info("%s", text)
+        log.info("%s", text, extra=about(_SAID[mark]))
         self.parts.journal.record_mark(mark, text, boot_id=self.parts.boot_id)
 
     @contextlib.contextmanager

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from agent.blockers import blocker_to_dict
 from agent.check_track import ResultChange
+from agent.checklist.office import ChecklistOffice, Replayed
+from agent.checklist.past_runs import PastRuns
+from agent.checklist.store import RunStore
 from agent.checks.registry import Check
 from agent.daemon_memory import CounterKeeper, inherit
+from agent.daemon_news import as_shown, news_of
 from agent.errors import AgentError, DaemonError
 from agent.evaluate import Blocker
 from agent.explain import Explainer
+from agent.fault_captures import FaultCaptures
 from agent.fresh_start import is_fast
 from agent.front import Front
 from agent.gatekeeper import Gatekeeper, Ports
@@ -25,7 +30,8 @@ from agent.group.member import GroupMember, Membership
 from agent.holds import HoldStore
 from agent.journal import Journal
 from agent.launch.controller import EngineController
-from agent.model import EngineStatus, Snapshot, Verdict
+from agent.log_events import Event, about_each
+from agent.model import EngineStatus, Snapshot
 from agent.node_profile import Mode
 from agent.operator_desk import OperatorDesk
 from agent.pairs import pair_answers
@@ -34,7 +40,8 @@ from agent.parts import PartBook, PartReader
 from agent.premises import Premises
 from agent.profile_loader import LoadedProfile
 from agent.publisher import NodeFacts, Publication, Publisher, answers_of
-from agent.rows import merge, subjects
+from agent.recent_changes import RecentChanges
+from agent.recent_history import HistoryRecorder, token_counts
 from agent.runner import Runner
 from agent.sources import Sources
 from agent.sources.engine import EngineBoard
@@ -83,6 +90,8 @@ class Surroundings:
     on_publish: Callable[[Publication], None] = _ignore
     #: What serves the API already; without it the daemon serves it itself.
     front: Front | None = None
+    #: What a simulated daemon replays.
+    replayed: Replayed | None = None
 
 
 class Parts:
@@ -104,6 +113,8 @@ class Parts:
         self.journal = Journal.open(given.premises.folders.state_dir / JOURNAL_NAME)
         self._fleeting = frozenset(id_ for id_, check in given.checks.items() if is_fast(check))
         self.counters = CounterKeeper(self.journal, given.sources)
+        self.recent = RecentChanges(self.journal)
+        self.recorder = HistoryRecorder()
         self.group_board = GroupBoard()
         try:
             self.runner = self._make_runner()
@@ -117,6 +128,10 @@ class Parts:
             self.gates.add_engine(name, controller)
         self.gates.groups.update(self.members)
         self.desk = OperatorDesk(self.gates, self.journal)
+        folder = given.premises.folders.state_dir
+        self.checklists = ChecklistOffice(
+            folder, given.sources, lambda: self.loaded, self.gates, self.desk, given.replayed
+        )
 
     def log_tail(self, engine: str, lines: int) -> list[str] | None:
         """The last lines of an engine's output, None for an engine that is not known."""
@@ -138,9 +153,13 @@ class Parts:
         profile = self.loaded.profile
         problems = (self.problem, self.journal.reason, self.gates.keeper.problem)
         answers = answers_of(self.gates.records, profile, self.explainer)
+        now_mono_s = self.clock.mono_s()
+        if self.recorder.due(now_mono_s):
+            tokens = token_counts(self.given.sources.engines, profile.engines)
+            self.recorder.take(now_mono_s, self.clock.wall_s(), self.gates.shown, tokens)
         publication = Publication(
             mono_s=self.publisher.clock(),
-            gate_mono_s=self.clock.mono_s(),
+            gate_mono_s=now_mono_s,
             facts=NodeFacts(
                 node=self.node,
                 boot_id=self.boot_id,
@@ -159,6 +178,9 @@ class Parts:
             explainer=self.explainer,
             groups={name: self._group_answer(name, member) for name, member in self.members.items()},
             pairs=pair_answers(profile, answers),
+            history=self.recorder.history,
+            changes=self.recent.changes,
+            checklist=self.checklists.watch.current,
         )
         self.publisher.publish(publication)
         self.given.on_publish(publication)
@@ -166,8 +188,9 @@ class Parts:
     def _make_runner(self) -> Runner:
         given = self.given
         inherited = inherit(self.journal, given.sources)
+        past = PastRuns(RunStore(given.premises.folders.state_dir), given.sources, lambda: self.loaded)
         return Runner(
-            replace(given.sources, history=self.journal, groups=self.group_board),
+            replace(given.sources, history=self.journal, groups=self.group_board, checklists=past),
             given.loaded,
             given.checks,
             on_results=self._take_results,
@@ -179,17 +202,16 @@ class Parts:
         )
 
     def _make_gates(self) -> Gatekeeper:
-        given = self.given
+        given, folder = self.given, self.given.premises.folders.state_dir
         ports = Ports(
-            journal=self.journal,
+            journal=FaultCaptures(self.journal, folder, given.sources, lambda: self.loaded.profile),
             forget=self.runner.clear,
             clear_log=given.sources.kmsg.clear,
             on_change=self.publish,
             on_serving=self._take_serving,
             explain=self._explain,
         )
-        store = HoldStore(given.premises.folders.state_dir)
-        return Gatekeeper(given.loaded.profile, given.checks, self.clock, store, ports)
+        return Gatekeeper(given.loaded.profile, given.checks, self.clock, HoldStore(folder), ports)
 
     def _controller(self, name: str) -> EngineController:
         given = self.given
@@ -250,12 +272,12 @@ class Parts:
         """New results: the gates first, everything slower after."""
         self.gates.evaluate(snapshot)
         shown = self.gates.shown
-        changes = tuple(_as_shown(change, shown) for change in changes) if shown else changes
+        changes = tuple(as_shown(change, shown) for change in changes) if shown else changes
         self.journal.record_changes(changes, self.boot_id, self.explainer.to_dict)
         for fault in faults_of(changes, self.clock.wall_s(), self.boot_id):
             self.journal.record_fault(fault)
-        for level, line in news_of(changes):
-            log.log(level, "%s", line)
+        for level, line, each in news_of(changes):
+            log.log(level, "%s", line, extra=about_each(Event.CHECK_CHANGED, each))
 
     def _take_status(self, status: EngineStatus) -> None:
         """News of an engine, taken in at the loop's next turn: a gate's own order may have caused it."""
@@ -267,29 +289,3 @@ class Parts:
         # Nobody above this callback would see a defect, and a gate that was not evaluated must not stay open.
         except Exception as defect:  # noqa: BLE001
             self._fail(defect)
-
-
-def _as_shown(change: ResultChange, shown: Snapshot) -> ResultChange:
-    """The change with the waiver that covers its result, which the runner does not know of."""
-    seen = shown.results.get((change.after.check, change.after.subject))
-    if seen is None or not seen.waived:
-        return change
-    return replace(change, after=replace(change.after, waived=True))
-
-
-def news_of(changes: Iterable[ResultChange]) -> Iterator[tuple[int, str]]:
-    """Level and text of what is worth a line; what is the same for several subjects is one line."""
-    news = [
-        (after.check, after.subject, after.verdict, after.finding.summary)
-        for after in (change.after for change in changes if _is_news(change))
-    ]
-    for check, subject, verdict, summary in merge(news, 1, subjects):
-        level = logging.WARNING if verdict is Verdict.FAIL else logging.INFO
-        yield level, f"{check} {subject}: {verdict}: {summary}"
-
-
-def _is_news(change: ResultChange) -> bool:
-    """Whether a change is worth a line: not every first PASS of a hundred subjects at each start."""
-    if change.before is None:
-        return change.after.verdict not in (Verdict.PASS, Verdict.SKIP)
-    return change.before.verdict is not change.after.verdict

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from agent.daemon_parts import Parts
 from agent.errors import AgentError
 from agent.launch.evidence import LiveLaunches
+from agent.log_events import Event, about
 from agent.node_profile import Engine, NodeProfile
 from agent.operator_desk import Given, MaintenanceOrder, OrderRefused
 from agent.profile_loader import LoadedProfile
@@ -28,7 +29,7 @@ async def reload_profile(parts: Parts, load_again: Callable[[], LoadedProfile]) 
         refusal = str(cause)
     if refusal is not None:
         parts.problem = f"the new profile is refused, the old one stays in force: {refusal}"
-        log.error("%s", parts.problem)
+        log.error("%s", parts.problem, extra=about(Event.PROFILE_REFUSED))
         parts.publish()
         return False
     if isinstance(launches := parts.given.sources.launches, LiveLaunches):
@@ -39,7 +40,8 @@ async def reload_profile(parts: Parts, load_again: Callable[[], LoadedProfile]) 
         controller.replace_profile(new)
     for member in parts.members.values():
         member.replace_profile(new.profile)
-    log.info("profile %s is in force (was %s)", new.hash[:16], old.hash[:16])
+    said = about(Event.PROFILE_CHANGED, old=old.hash, new=new.hash)
+    log.info("profile %s is in force (was %s)", new.hash[:16], old.hash[:16], extra=said)
     parts.journal.record_mark("profile", f"{new.hash} in place of {old.hash}", boot_id=parts.boot_id)
     if hardware(old.profile) != hardware(new.profile):
         await _hold(parts)

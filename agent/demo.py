@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from agent.checklist.office import Replayed
 from agent.checks.registry import load_all
 from agent.console import Out
 from agent.daemon import Daemon
@@ -39,7 +40,7 @@ def run_demo(scenario: Path, seconds: float | None, out: Out) -> bool:
         relay = EventRelay()
         loaded = demo_profile(folder)
         opened = replay_sources(NODE_DIR, scenario, on_event=relay)
-        demo = Demo(out, loaded, opened, seconds)
+        demo = Demo(out, loaded, opened, seconds, scenario)
         try:
             asyncio.run(demo.run(relay, folder))
         finally:
@@ -51,8 +52,16 @@ def run_demo(scenario: Path, seconds: float | None, out: Out) -> bool:
 class Demo:
     """One run of the demo."""
 
-    def __init__(self, out: Out, loaded: LoadedProfile, opened: ReplaySources, seconds: float | None) -> None:
+    def __init__(
+        self,
+        out: Out,
+        loaded: LoadedProfile,
+        opened: ReplaySources,
+        seconds: float | None,
+        scenario: Path,
+    ) -> None:
         """Prepare; nothing runs yet. `seconds` is None for as long as the scenario takes."""
+        self._scenario = scenario
         self._out = out
         self._loaded = loaded
         self._opened = opened
@@ -77,6 +86,7 @@ class Demo:
                     checks=load_all(),
                     load_again=lambda: self._loaded,
                     on_publish=self._take,
+                    replayed=Replayed(NODE_DIR, self._scenario, lambda: self._opened.began_mono_s),
                 )
             )
             director = asyncio.create_task(self._direct(daemon))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.evaluate import Blocker, Judgement
 from agent.holds import EngineHolds, ForceOpen, Hold
-from agent.model import EngineStatus, GateState
+from agent.model import EnginePhase, EngineStatus, GateState
 from agent.node_profile import Mode
 
 #: The states in which traffic is let in.
@@ -66,6 +66,16 @@ class GateRecord:
     def in_service(self) -> bool:
         """Whether the engine works for clients: the gate is open, or it is a member behind its head."""
         return self.state in IN_SERVICE
+
+    @property
+    def to_clear(self) -> bool:
+        """Whether an operator's clear changes anything for this gate."""
+        judged, engine = self.judgement, self.engine
+        faults = judged and (
+            judged.immediate or judged.hard or judged.soft or judged.info or judged.admission_blockers
+        )
+        crashed = engine is not None and engine.phase in (EnginePhase.BACKOFF, EnginePhase.CRASHLOOP)
+        return bool(self.holds.quarantine or self.holds.force_open or faults or crashed)
 
     def force_active(self, now_mono_s: float) -> ForceOpen | None:
         """The force-open that counts now."""

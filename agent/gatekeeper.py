@@ -32,6 +32,7 @@ from agent.gate_record import (
 )
 from agent.hold_keeper import HoldKeeper
 from agent.holds import Hold, Holds, HoldStore, LogCleared, apply_waivers
+from agent.log_events import Event, about
 from agent.model import EnginePhase, EngineStatus, GateState, Snapshot
 from agent.node_profile import Engine, NodeProfile
 from agent.sources import Clock
@@ -116,7 +117,7 @@ class Gatekeeper:
         #: The snapshot as it counts: with the waivers of now.
         self.shown: Snapshot | None = None
         self._holds = store.load(self.boot_id)
-        self.keeper = HoldKeeper(store, lambda: self.holds)
+        self.keeper = HoldKeeper(store, lambda: self.holds, self._holds)
         self._serving: bool | None = None
         now_mono_s = clock.mono_s()
         self.records = {
@@ -221,6 +222,14 @@ class Gatekeeper:
                 self.records[name] = replace(record, stop_at_mono_s=now_mono_s)
         self.evaluate()
 
+    def restate_maintenance(self, hold: Hold) -> None:
+        """Give the maintenance in force another reason."""
+        self._holds = replace(self._holds, maintenance=hold)
+        for name, record in self.records.items():
+            self.apply(name, HoldsLoaded(hold, record.holds))
+        self.keeper.save_soon()
+        self.evaluate()
+
     def set_holds(self, holds: Holds) -> None:
         """Replace the node-wide holds; those of the engines are with their gates."""
         self._holds = replace(holds, engines=self._holds.engines)
@@ -270,11 +279,11 @@ class Gatekeeper:
     def _tell_change(self, before: GateRecord, after: GateRecord) -> None:
         """One line and one journal row for each transition."""
         name = after.config.engine
-        log.info("gate %s: %s -> %s: %s", name, before.state, after.state, after.reason)
+        old, new, why = before.state, after.state, after.reason
+        said = about(Event.GATE_CHANGED, engine=name, old=old, new=new, reason=why)
+        log.info("gate %s: %s -> %s: %s", name, old, new, why, extra=said)
         evidence = {"forced": after.forced, "blocking": [self.ports.explain(b) for b in after.blockers]}
-        self.ports.journal.record_gate(
-            name, before.state, after.state, after.reason, evidence, boot_id=self.boot_id
-        )
+        self.ports.journal.record_gate(name, old, new, why, evidence, boot_id=self.boot_id)
         if name in self.hands:
             self.hands[name].set_taking_traffic(after.ready)
 

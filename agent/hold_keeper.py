@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from agent.hold_news import tell_changes
 from agent.holds import Holds, HoldsError, HoldStore
 
 log = logging.getLogger("nodegate.holds")
@@ -21,8 +22,9 @@ RETRY_S = 1.0
 class HoldKeeper:
     """Saves the holds that `current` returns; belongs to the thread of the event loop."""
 
-    def __init__(self, store: HoldStore, current: Callable[[], Holds]) -> None:
-        """Nothing is written before the first request."""
+    def __init__(self, store: HoldStore, current: Callable[[], Holds], known: Holds | None = None) -> None:
+        """Nothing is written before the first request; `known` is what the disk has."""
+        self._known = known or Holds()
         self._store = store
         self._current = current
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holds")
@@ -43,6 +45,8 @@ class HoldKeeper:
     async def save_now(self, holds: Holds) -> None:
         """Write these holds and wait for the disk. Raises HoldsError."""
         await asyncio.get_running_loop().run_in_executor(self._writer, self._store.save, holds)
+        known, self._known = self._known, holds
+        tell_changes(known, holds)
 
     async def run(self) -> None:
         """Serve `save_soon` until cancelled."""

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from agent.check_track import ResultChange
-from agent.journal_read import read_faults, read_history, read_latest, read_memories, read_state
+from agent.journal_read import (
+    read_faults,
+    read_history,
+    read_latest,
+    read_memories,
+    read_recent,
+    read_state,
+)
 from agent.journal_store import Retention, Row
 from agent.journal_writer import QUEUE_ROWS, RETRY_S, JournalWriter
 from agent.model import Result, ResultKey, Snapshot, Verdict
@@ -58,6 +65,8 @@ class Journal:
         self._wall = wall
         self._boot_id = ""
         self._latest_at_s: float | None = None
+        #: How many changes, gates, orders, marks and traces have been recorded by this agent.
+        self.recorded = 0
         self._latest: dict[ResultKey, float] = {}
 
     @classmethod
@@ -96,6 +105,7 @@ class Journal:
         """Record changed results with their evidence and, if someone explains it, what it means."""
         self._boot_id = boot_id
         wall_s = self._wall()
+        self.recorded += len(changes)
         for change in changes:
             after = change.after
             before = None if change.before is None else change.before.verdict.value
@@ -114,6 +124,7 @@ class Journal:
 
     def record_trace(self, check: str, summary: str, trace: str, *, boot_id: str = "") -> None:
         """Record where a check broke or hangs."""
+        self.recorded += 1
         self._writer.put(Row(_TRACE, (self._wall(), boot_id or self._boot_id, check, summary, trace)))
 
     def record_crash(self, engine: str, reason: str, lines: Sequence[str], *, boot_id: str = "") -> None:
@@ -158,17 +169,20 @@ class Journal:
         self, engine: str, old: str, new: str, reason: str, evidence: object = None, *, boot_id: str = ""
     ) -> None:
         """Record a change of a gate's state, synced to the disk; `evidence` is anything JSON can hold."""
+        self.recorded += 1
         at = (self._wall(), boot_id or self._boot_id)
         row = Row(_GATE, (*at, engine, str(old), str(new), reason, _json(evidence)), durable=True)
         self._writer.put(row)
 
     def record_operator(self, command: str, reason: str, who: str, *, boot_id: str = "") -> None:
         """Record an operator's command, synced to the disk."""
+        self.recorded += 1
         at = (self._wall(), boot_id or self._boot_id)
         self._writer.put(Row(_OPERATOR, (*at, command, reason, who), durable=True))
 
     def record_mark(self, mark: str, summary: str, *, boot_id: str = "") -> None:
         """Record what happened to the agent itself: a start, a stop, a new profile."""
+        self.recorded += 1
         self._writer.put(Row(_MARK, (self._wall(), boot_id or self._boot_id, mark, summary)))
 
     def history(
@@ -180,6 +194,13 @@ class Journal:
         With `part` (id or subject) the results of that part alone.
         """
         return read_history(self.path, since_wall_s, limit, part)
+
+    def recent(self, limit: int) -> list[dict[str, Any]]:
+        """The newest changes, newest first (`kind`, `wall_s`, `what`, `who`, `before`, `after`, `why`).
+
+        Raises SourceUnavailable.
+        """
+        return read_recent(self.path, limit)
 
     def faults(self, since_wall_s: float) -> list[PartFault]:
         """Confirmed faults by part since a time, oldest first. Raises SourceUnavailable."""

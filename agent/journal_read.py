@@ -17,6 +17,22 @@ from agent.sources.fault_history import PartFault
 from agent.track_memory import SubjectMemory, memory_from_dict
 
 _KINDS = {"changes": "result", "gates": "gate", "operator": "operator", "marks": "mark", "traces": "trace"}
+#: How many of the newest results are looked at for the recent changes: a start alone makes hundreds.
+RECENT_ROWS = 5_000
+_RECENT = (
+    "SELECT 'result' AS kind, wall_s, check_id AS what, subject AS who, coalesce(before, 'new') AS before,"
+    " verdict AS after, summary AS why FROM changes WHERE id > (SELECT max(id) FROM changes) - :rows AND"
+    " coalesce(before, 'new') <> verdict AND (before IS NOT NULL OR verdict NOT IN ('PASS', 'SKIP'))"
+    " ORDER BY id DESC LIMIT :limit",
+    "SELECT 'gate' AS kind, wall_s, 'gate' AS what, engine AS who, before, state AS after, reason AS why"
+    " FROM gates ORDER BY id DESC LIMIT :limit",
+    "SELECT 'operator' AS kind, wall_s, 'operator' AS what, who, '' AS before, command AS after,"
+    " reason AS why FROM operator ORDER BY id DESC LIMIT :limit",
+    "SELECT 'mark' AS kind, wall_s, 'agent' AS what, '' AS who, '' AS before, mark AS after, summary AS why"
+    " FROM marks ORDER BY id DESC LIMIT :limit",
+    "SELECT 'trace' AS kind, wall_s, check_id AS what, '' AS who, '' AS before, 'broke' AS after,"
+    " summary AS why FROM traces ORDER BY id DESC LIMIT :limit",
+)
 #: More faults than these say nothing more about a part.
 MOST_FAULTS = 5_000
 
@@ -64,6 +80,20 @@ def _entry(table: str, row: sqlite3.Row) -> dict[str, Any]:
         with contextlib.suppress(ParseError):  # what cannot be read is shown as it stands
             entry["evidence"] = _parsed(entry["evidence"])
     return entry
+
+
+def read_recent(path: Path, limit: int) -> list[dict[str, Any]]:
+    """The newest `limit` entries, newest first, without evidence; first results that are good are left out.
+
+    Bounded: of the results the newest `RECENT_ROWS` are looked at. Raises SourceUnavailable.
+    """
+    entries: list[dict[str, Any]] = []
+    with reading(path) as connection:
+        for sql in _RECENT:
+            rows = connection.execute(sql, {"limit": limit, "rows": RECENT_ROWS}).fetchall()
+            entries += [dict(row) for row in rows]
+    entries.sort(key=lambda entry: -entry["wall_s"])
+    return entries[:limit]
 
 
 def read_faults(path: Path, since_wall_s: float) -> list[PartFault]:

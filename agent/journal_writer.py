@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agent.errors import ConfigError
 from agent.journal_store import Retention, Row, is_damage, move_aside, open_store, retention_rows, write_rows
+from agent.log_events import Event, about
 
 log = logging.getLogger("nodegate.journal")
 
@@ -167,7 +168,7 @@ class JournalWriter:
         with self._lock:
             self._lost += refused
         if self.trouble:
-            log.warning("journal %s works again", self._path)
+            log.warning("journal %s works again", self._path, extra=about(Event.JOURNAL_RECOVERED))
         self.trouble = ""
         return True
 
@@ -217,7 +218,7 @@ class JournalWriter:
             self._damaged = True
         text = f"cannot write the journal {self._path}: {error}"
         if text != self.trouble:
-            log.warning("%s", text)
+            log.warning("%s", text, extra=about(Event.JOURNAL_TROUBLE))
         self.trouble = text
         if self._connection is not None:
             self._connection.close()

@@ -15,32 +15,13 @@ from prometheus_client.registry import Collector
 
 from agent import __version__
 from agent.evaluate import is_stale
-from agent.model import GateState, Measure, Snapshot, Verdict, gpu_slot_of
+from agent.metric_help import help_of
+from agent.metrics_more import More, more_families
+from agent.model import GateState, Measure, Snapshot, Verdict, engine_of, gpu_slot_of
 
 #: Content type of what `render_metrics` returns.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-#: What each measure that a check takes on a GPU is; those that end in `_total` are lifetime counters.
-ON_GPU = {
-    "gpu_temperature_celsius": "Temperature of the GPU.",
-    "gpu_memory_temperature_celsius": "Temperature of the GPU's memory.",
-    "gpu_tlimit_margin_celsius": "Degrees that the GPU is below the point at which it slows itself down.",
-    "gpu_power_draw_watts": "Power that the GPU draws.",
-    "gpu_power_limit_watts": "Power limit that is enforced.",
-    "gpu_utilization_percent": "Share of time in which a kernel ran.",
-    "gpu_sm_clock_megahertz": "Clock of the streaming multiprocessors.",
-    "gpu_pcie_replays_total": "PCIe replays of the GPU since the driver was loaded.",
-    "nvlink_errors_total": "NVLink errors of all links of the GPU since the driver was loaded.",
-}
-
-#: What BMCs, cooling units and PDUs report; the subject says which.
-BY_REDFISH = {
-    "coolant_inlet_celsius": "Warmest coolant at the inlet of the node, or that the cooling unit supplies.",
-    "coolant_outlet_celsius": "Warmest coolant at the outlet of the node, or that returns to the unit.",
-    "coolant_flow_liters_per_minute": "Coolant flow of the node, or of the unit's secondary loop.",
-    "air_inlet_celsius": "Warmest air at the inlet of the node.",
-    "node_power_draw_watts": "Power that the node draws, by its BMC.",
-}
+_NO_MORE = More()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +31,8 @@ class GateSample:
     engine: str
     state: GateState
     ready: bool
+    #: How long the gate has been in this state.
+    since_s: float = 0.0
 
 
 def render_metrics(
@@ -60,10 +43,11 @@ def render_metrics(
     durations_s: Mapping[str, float],
     now_mono_s: float,
     journal_healthy: bool | None = None,
+    more: More = _NO_MORE,
 ) -> bytes:
     """The whole page; `durations_s` is the last run of each check, `now_mono_s` ages the snapshot.
 
-    `pairs`: whether /readyz of each pair is 200.
+    `pairs`: whether /readyz of each pair is 200; `more`: holds, groups, the checklist.
     """
     families = [
         *_about_agent(snapshot, now_mono_s, journal_healthy),
@@ -71,10 +55,27 @@ def render_metrics(
         *_about_pairs(pairs),
         *_about_checks(snapshot, durations_s),
         *_about_measures(snapshot, now_mono_s),
+        *more_families(snapshot, more),
     ]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(families))
-    return generate_latest(registry)
+    try:
+        return generate_latest(registry)
+    except UnicodeEncodeError:  # half a character in a name: one label must not take the whole page away
+        for family in families:
+            _make_utf8(family)
+        return generate_latest(registry)
+
+
+def _make_utf8(family: Metric) -> None:
+    family.documentation = _utf8(family.documentation)
+    for at, sample in enumerate(family.samples):
+        labels = {label: _utf8(value) for label, value in sample.labels.items()}
+        family.samples[at] = sample._replace(labels=labels)
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 class _Families(Collector):
@@ -119,12 +120,15 @@ def _about_gates(gates: Sequence[GateSample]) -> Iterator[Metric]:
     state = GaugeMetricFamily(
         "nodegate_gate_state", "1 for the state that the gate is in.", labels=["engine", "state"]
     )
+    since = GaugeMetricFamily(
+        "nodegate_gate_state_seconds", "How long the gate has been in its state.", labels=["engine"]
+    )
     for gate in gates:
         ready.add_metric([gate.engine], float(gate.ready))
         for each in GateState:
             state.add_metric([gate.engine, each.value], float(each is gate.state))
-    yield ready
-    yield state
+        since.add_metric([gate.engine], gate.since_s)
+    yield from (ready, state, since)
 
 
 def _about_pairs(pairs: Mapping[str, bool]) -> Iterator[Metric]:
@@ -192,18 +196,20 @@ def _about_measures(snapshot: Snapshot, now_mono_s: float) -> Iterator[Metric]:
 
 
 def _labels(subject: str) -> dict[str, str]:
-    """A GPU by its slot, a port by device and number, anything else by its name."""
+    """A GPU by its slot, an engine by its name, a port by device and number, anything else by its name."""
     slot = gpu_slot_of(subject)
     if slot is not None:
         return {"gpu": str(slot)}
+    engine = engine_of(subject)
+    if engine is not None:
+        return {"engine": engine}
     device, slash, port = subject.rpartition("/")
     return {"device": device, "port": port} if slash else {"subject": subject}
 
 
 def _family(measure: Measure) -> Metric:
     name = measure.name
-    told = ON_GPU | BY_REDFISH
-    text = told.get(name, f"Counter of the RDMA port, as the driver names it: {measure.counter or name}.")
+    text = help_of(name, measure.counter)
     if name.endswith("_total"):
         return Metric(f"nodegate_{name.removesuffix('_total')}", text, "counter")
     return Metric(f"nodegate_{name}", text, "gauge")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -95,4 +95,13 @@ class Enforce(Part):
     allow: list[Network] = Field(
         default_factory=list,
         description="Addresses and networks that always get through, such as the host that scrapes metrics",
+    )
+
+
+class Admission(Part):
+    """What must have been proven before any gate opens, beside the checks."""
+
+    require: list[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]] = Field(
+        default_factory=list,
+        description="Checklists that must have passed since the last change of hardware, e.g. [burn-in]",
     )

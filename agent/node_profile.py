@@ -18,14 +18,16 @@ from agent.fabric_profile import Fabric, FabricKind, InfiniBand, NicPair, NicPor
 from agent.group_profile import Group, GroupMember, Pair
 from agent.host_profile import HostSettings, Mount, Peer
 from agent.launch_parts import Checkpoint, Container, EngineKind, Runtime
-from agent.node_parts import Enforce, Supervision, Topology
+from agent.nccl_profile import Nccl
+from agent.node_parts import Admission, Enforce, Supervision, Topology
 from agent.profile_problem import CrossProblem
 from agent.profile_rules import cross_problems
-from agent.profile_types import GPU_UUID, Part, Port, Slot
+from agent.profile_types import GPU_UUID, Part, PathText, Port, Slot
 
 __all__ = [
     "GPU_UUID",
     "LOADER_CHECKS",
+    "Admission",
     "Api",
     "Backoff",
     "Bmc",
@@ -50,6 +52,7 @@ __all__ = [
     "Launch",
     "Mode",
     "Mount",
+    "Nccl",
     "NicPair",
     "NicPort",
     "NicSettings",
@@ -223,6 +226,13 @@ class NodeProfile(Part):
     )
     topology: Topology = Field(
         default_factory=Topology, description="NCCL topology file and expected topology"
+    )
+    nccl: Nccl = Field(default_factory=Nccl, description="What the measured tests of NCCL must reach")
+    admission: Admission = Field(
+        default_factory=Admission, description="What must be proven before a gate opens"
+    )
+    checklists_dir: PathText | None = Field(
+        None, description="Folder of the site's own checklists (NAME.yaml), which go before the shipped ones"
     )
     enforce: Enforce = Field(default_factory=Enforce, description="The gate enforced by the kernel")
     limits: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Tolerances by check id")

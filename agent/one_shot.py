@@ -34,7 +34,7 @@ __all__ = ["PassReport", "run_pass", "select"]
 #: These checks judge what the daemon sees of its engines over time, or what it has kept in its journal.
 _OF_DAEMON = frozenset([
     "engine.health", "engine.cpu", "engine.latency", "engine.memory", "engine.numa", "engine.prefix_cache",
-    "engine.pressure", "gpu.memory_growth", "history.repeat",
+    "engine.pressure", "gpu.memory_growth", "history.repeat", "node.checklist",
 ])  # fmt: skip
 
 
@@ -50,17 +50,18 @@ def run_pass(
     on_sampling: Callable[[float], None] | None = None,
     waivers: KnownWaivers = NO_WAIVERS,
     parts: Callable[[], PartBook] = PartBook,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> PassReport:
     """Run the checks of a phase (None: of all) whose id matches the glob `only`. Raises ConfigError.
 
     Checks that judge how counters grow are run twice, `sample_s` seconds apart (None: as long as they need);
     `on_sampling` is told of that wait. Results that a daemon's `waivers` cover do not count, as in its gates;
-    `parts` tells which part each subject is.
+    `parts` tells which part each subject is. `sleep` waits between two samples.
     """
     began_s = time.monotonic()
     chosen = select(checks, phase, only)
     plans = [_without_daemon(plan_check(check, profile.profile)) for check in chosen]
-    answers = _run_sampled(plans, sources, sample_s, on_sampling)
+    answers = _run_sampled(plans, sources, sample_s, on_sampling, sleep)
     duration_ms = (time.monotonic() - began_s) * 1000
     now_mono_s, now_wall_s = sources.clock.mono_s(), sources.clock.wall_s()
     known_parts = parts()
@@ -118,6 +119,7 @@ def _run_sampled(
     sources: Sources,
     sample_s: float | None,
     on_sampling: Callable[[float], None] | None,
+    sleep: Callable[[float], None],
 ) -> dict[str, Outcome | None]:
     """Run the plans, and once more those that have only taken a baseline."""
     answers = _run_together(plans, sources)
@@ -126,7 +128,7 @@ def _run_sampled(
         wait_s = max(plan.check.needs_interval_s for plan in again) if sample_s is None else sample_s
         if on_sampling is not None:
             on_sampling(wait_s)
-        time.sleep(wait_s)
+        sleep(wait_s)
         answers |= _run_together(again, sources)
     return answers
 

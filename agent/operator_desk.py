@@ -7,6 +7,7 @@ order that is answered with success is on the disk, in effect, and in the journa
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,20 +21,21 @@ from agent.gate_record import (
     EnterMaintenance,
     ExitMaintenance,
     GateEvent,
-    GateRecord,
     OpenByForce,
     Restart,
     Resume,
 )
 from agent.gatekeeper import Gatekeeper
 from agent.holds import ForceOpen, Hold, Holds, HoldsError, Waiver
-from agent.model import EnginePhase
+from agent.log_events import Event, about
 from agent.restart_rule import restart_refusal
 
+log = logging.getLogger("nodegate.operator")
 LONGEST_FORCE_S = 24 * 3600.0
 LONGEST_WAIVER_S = 30 * 24 * 3600.0
 
-
+#: Where, in the reason of a maintenance, begins why it has not ended.
+_RUN = " [run "
 NOTHING = "there was nothing to clear: no quarantine, no force-open, no fault, no crash"
 
 
@@ -107,7 +109,7 @@ class OperatorDesk:
             case GateOrder.RESUME:
                 return await self._open(command, engine, Resume(), given)
             case GateOrder.CLEAR:
-                idle = [name for name, record in self._gates.records.items() if not _to_clear(record)]
+                idle = [name for name, record in self._gates.records.items() if not record.to_clear]
                 said = await self._open(command, engine, Clear(), given)
                 return [*said, *(f"{name}: {NOTHING}" for name in idle if engine in (None, name))]
             case GateOrder.FORCE_OPEN:
@@ -134,6 +136,18 @@ class OperatorDesk:
             if order is MaintenanceOrder.ENTER:
                 return await self._enter_maintenance(given)
             return await self._exit_maintenance(given)
+
+    async def hold_maintenance(self, why: str, who: str) -> list[str]:
+        """Have maintenance hold with `why` (run ...) in its reason: after the one it has, or entered anew."""
+        async with self._one_at_a_time:
+            held = self._gates.maintenance
+            if held is None:
+                return await self._enter_maintenance(Given(why[:500], who))
+            reason = f"{held.reason.partition(_RUN)[0][:200]} [{why[:280]}]"
+            self._gates.restate_maintenance(replace(held, reason=reason))
+            self._record("maintenance stays", Given(why[:500], who))
+            await self._save_after()
+            return ["maintenance: stays in force"]
 
     async def waive(self, check: str, subject: str, for_s: float, given: Given) -> list[str]:
         """Let a check's verdict on one subject not count for a while; 0 s ends a waiver."""
@@ -272,6 +286,8 @@ class OperatorDesk:
             raise OrderRefused(text, 507) from cause
 
     def _record(self, command: str, given: Given) -> None:
+        said = about(Event.OPERATOR_ORDER, command=command, who=given.who, reason=given.reason)
+        log.info("order of %s: %s: %s", given.who, command, given.reason, extra=said)
         self._journal.record_operator(command, given.reason, given.who, boot_id=self._gates.boot_id)
 
     @staticmethod
@@ -281,13 +297,3 @@ class OperatorDesk:
             action()
         except IllegalTransition as cause:
             raise OrderRefused(str(cause)) from cause
-
-
-def _to_clear(record: GateRecord) -> bool:
-    """Whether a clear changes anything for this gate."""
-    judged, engine = record.judgement, record.engine
-    faults = judged and (
-        judged.immediate or judged.hard or judged.soft or judged.info or judged.admission_blockers
-    )
-    crashed = engine is not None and engine.phase in (EnginePhase.BACKOFF, EnginePhase.CRASHLOOP)
-    return bool(record.holds.quarantine or record.holds.force_open or faults or crashed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from pathlib import Path
@@ -28,6 +28,8 @@ from agent.profile_yaml import clean, read_layer, shown_path
 
 LAYER_FOLDER = Path(__file__).parent / "profiles"
 BASE = "base"
+#: Reads one layer file, with the name it is told by.
+ReadLayer = Callable[[Path, str], Table]
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,12 @@ class Examined:
     notes: tuple[str, ...] = ()
 
 
-def load_profile(path: Path, *, overlays: Sequence[Path] = ()) -> LoadedProfile:
-    """Load a profile over base, platform and site overlays. Raises ConfigError for the first fault."""
-    examined = examine(path, overlays=overlays)
+def load_profile(path: Path, *, overlays: Sequence[Path] = (), read: ReadLayer = read_layer) -> LoadedProfile:
+    """Load a profile over base, platform and site overlays. Raises ConfigError for the first fault.
+
+    Who loads many profiles of one site gives a `read` that remembers the layers that they share.
+    """
+    examined = examine(path, overlays=overlays, read=read)
     if examined.loaded is None:
         raise first_fault(examined.faults, f"`nodegate profile validate {shown_path(path)}` lists them")
     return examined.loaded
@@ -75,13 +80,13 @@ def profile_from_dict(data: Mapping[str, Any]) -> LoadedProfile:
     return examined.loaded
 
 
-def examine(path: Path, *, overlays: Sequence[Path] = ()) -> Examined:
+def examine(path: Path, *, overlays: Sequence[Path] = (), read: ReadLayer = read_layer) -> Examined:
     """Like load_profile, but gives all faults (in order of layer and line) instead of raising the first."""
     files = [*overlays, path]
     tables, faults = [], []
     for file in files:
         try:
-            tables.append(read_layer(file, shown_path(file)))
+            tables.append(read(file, shown_path(file)))
         except ConfigError as fault:
             faults.append(fault)
     return Examined(None, None, tuple(faults)) if faults else _examine_layers(tables, files=files)

@@ -8,6 +8,7 @@ import re
 UNITS = {
     "_l_per_min": "L/min",
     "_mb_s": "MB/s",
+    "_gb_s": "GB/s",
     "_per_gpu": "per GPU",
     "_percent": "percent",
     "_bytes": "bytes",
@@ -45,7 +46,6 @@ _FOREIGN = (
     "_k",
     "_f",
     "_pct",
-    "_gb_s",
     "_gb",
     "_mb",
     "_kib",

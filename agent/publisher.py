@@ -20,6 +20,8 @@ from agent.group.answer import GroupAnswer
 from agent.holds import Holds
 from agent.model import GateState, Snapshot
 from agent.node_profile import Mode, NodeProfile
+from agent.recent_changes import NO_CHANGES, Changes
+from agent.recent_history import NO_HISTORY, History
 
 if TYPE_CHECKING:
     from agent.pairs import PairAnswer
@@ -97,6 +99,9 @@ class Publication:
     explainer: Explainer | None = None
     groups: Mapping[str, GroupAnswer] = field(default_factory=dict)
     pairs: Mapping[str, PairAnswer] = field(default_factory=dict)
+    history: History = NO_HISTORY
+    changes: Changes = NO_CHANGES
+    checklist: Mapping[str, Any] | None = None
 
     def answer(self, name: str) -> Answer | None:
         """The answer of an engine or a pair; no pair has the name of an engine."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from typing import Any
 
 from agent import __version__
@@ -13,26 +14,23 @@ from agent.gate_record import GateRecord
 from agent.group.answer import group_view
 from agent.holds import as_json as holds_as_json
 from agent.metrics import GateSample, render_metrics
+from agent.metrics_view import more_of
 from agent.model import EngineStatus, Result, Snapshot, Verdict, worst
 from agent.pairs import pair_view
 from agent.publisher import Answer, Publication, Publisher
 from agent.result_json import action_to_dict
 
 SCHEMA = 1
+#: Reasons against a gate that a brief status names; the first is what its line says.
+BRIEF_REASONS = 3
 
 
-def status_view(publisher: Publisher) -> dict[str, Any]:
-    """Everything that the daemon knows; ages are as of now."""
-    beat_age_s = publisher.beat_age_s()
-    head: dict[str, Any] = {
-        "schema": SCHEMA,
-        "version": __version__,
-        "live": publisher.live().status == 200,
-        "beat_age_s": None if beat_age_s is None else round(beat_age_s, 3),
-    }
+def status_view(publisher: Publisher, *, whole: bool = True) -> dict[str, Any]:
+    """Everything that the daemon knows; ages are as of now. Not `whole`: results are only counted."""
+    head = _head(publisher)
     current = publisher.current
     if current is None:
-        return {**head, "ready": False, "gates": [], "results": []}
+        return {**head, "ready": False, "gates": [], **({"results": []} if whole else {"counts": {}})}
     age_s = publisher.clock() - current.mono_s
     facts = current.facts
     now_mono_s = current.gate_mono_s + age_s
@@ -54,11 +52,41 @@ def status_view(publisher: Publisher) -> dict[str, Any]:
             for name, pair in current.pairs.items()
         ],
         "holds": holds_as_json(current.holds),
+        "checklist": current.checklist,
         "problems": list(current.problems),
         "verdict": _verdict(current.snapshot),
         "shadow": _shadow(current.snapshot),
-        "results": _results(current.snapshot, now_mono_s, current.explainer),
+        **(
+            {"results": _results(current.snapshot, now_mono_s, current.explainer)}
+            if whole
+            else {"counts": _counts(current.snapshot)}
+        ),
     }
+
+
+def _head(publisher: Publisher) -> dict[str, Any]:
+    """What is known before anything is published."""
+    beat_age_s = publisher.beat_age_s()
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "live": publisher.live().status == 200,
+        "beat_age_s": None if beat_age_s is None else round(beat_age_s, 3),
+    }
+
+
+def brief_json(publisher: Publisher) -> bytes:
+    """A few kB for whoever asks many nodes: of each gate the first reasons, of the results how many."""
+    view = status_view(publisher, whole=False)
+    for gate in view["gates"]:
+        gate["blocking_count"] = len(gate["blocking"])
+        gate["blocking"] = gate["blocking"][:BRIEF_REASONS]
+    return json.dumps(view, allow_nan=False).encode()
+
+
+def _counts(snapshot: Snapshot | None) -> dict[str, int]:
+    """How many results have each verdict."""
+    return dict(Counter(result.verdict.value for result in snapshot.results.values())) if snapshot else {}
 
 
 def status_json(publisher: Publisher) -> bytes:
@@ -74,21 +102,29 @@ def metrics_text(publisher: Publisher) -> bytes:
         snapshot = Snapshot("", "", False, "", 0.0, 0.0)
         samples, pairs = _samples(publisher, current), _pairs_ready(publisher, current)
         return render_metrics(snapshot, samples, pairs=pairs, durations_s={}, now_mono_s=0.0)
+    now_mono_s = current.gate_mono_s + age_s
     return render_metrics(
         current.snapshot,
         _samples(publisher, current),
         pairs=_pairs_ready(publisher, current),
         durations_s=current.durations_s,
-        now_mono_s=current.gate_mono_s + age_s,
+        now_mono_s=now_mono_s,
         journal_healthy=current.journal_healthy,
+        more=more_of(current, now_mono_s),
     )
 
 
 def _samples(publisher: Publisher, current: Publication | None) -> list[GateSample]:
     if current is None:
         return []
+    now_mono_s = current.gate_mono_s + publisher.clock() - current.mono_s
     return [
-        GateSample(name, record.state, publisher.ready(name).status == 200)
+        GateSample(
+            name,
+            record.state,
+            publisher.ready(name).status == 200,
+            max(0.0, now_mono_s - record.since_mono_s),
+        )
         for name, record in current.records.items()
     ]
 

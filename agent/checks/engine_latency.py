@@ -8,7 +8,7 @@ told, against the engine's own usual values, and gates nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from pydantic import Field
@@ -17,7 +17,7 @@ from agent.checks import advice
 from agent.checks.engine_processes import judge_running, no_engine
 from agent.checks.registry import Limits, check
 from agent.errors import BaselineOnly, ParseError, SourceUnavailable
-from agent.model import Basis, Finding, Phase, ServingClass, Verdict
+from agent.model import Basis, Finding, Measure, Phase, ServingClass, Verdict
 from agent.node_profile import Engine, NodeProfile
 from agent.sources import EngineObservation, Sources
 from agent.sources.counters import CounterDelta
@@ -32,6 +32,9 @@ LEAST_SAMPLES = 3
 #: Requests or tokens in the window and before it that make a mean worth comparing.
 LEAST_COUNT = 50
 _MICRO = 1e6
+_FIRST, _BETWEEN, _CANARY = "time to the first token", "time between tokens", "canary"
+#: Label of each latency in /metrics.
+_KINDS = {_CANARY: "canary", _FIRST: "first_token", _BETWEEN: "between_tokens"}
 
 
 class LatencyLimits(Limits):
@@ -84,9 +87,21 @@ def engine_latency(sources: Sources, profile: NodeProfile, limits: LatencyLimits
     def judge(subject: str, name: str, _engine: Engine, seen: EngineObservation) -> Finding:
         # An engine that was started anew begins a history of its own.
         life = f"{name}/{seen.pids[0] if seen.pids else ''}"
-        return _judge(subject, _latencies(life, seen, sources, limits), limits)
+        found = _latencies(life, seen, sources, limits)
+        return replace(_judge(subject, found, limits), measures=_measures(found))
 
     yield from judge_running(sources, profile, judge, by_http=True)
+
+
+def _measures(found: list[_Latency]) -> tuple[Measure, ...]:
+    """Each latency, and what is usual where that is known."""
+    now = [Measure("engine_latency_seconds", one.now_s, _KINDS[one.what]) for one in found]
+    usual = [
+        Measure("engine_usual_latency_seconds", one.usual_s, _KINDS[one.what])
+        for one in found
+        if one.usual_s is not None
+    ]
+    return (*now, *usual)
 
 
 def _judge(subject: str, found: list[_Latency], limits: LatencyLimits) -> Finding:
@@ -115,10 +130,10 @@ def _latencies(life: str, seen: EngineObservation, sources: Sources, limits: Lat
         canary.ended_mono_s,
         limits.window_s + limits.baseline_s,
     )
-    found = [_of_series("canary", series, sources.clock.mono_s() - limits.window_s)]
+    found = [_of_series(_CANARY, series, sources.clock.mono_s() - limits.window_s)]
     sums = {
-        "time to the first token": (seen.first_token_sum_s, seen.first_token_count),
-        "time between tokens": (seen.between_tokens_sum_s, seen.between_tokens_count),
+        _FIRST: (seen.first_token_sum_s, seen.first_token_count),
+        _BETWEEN: (seen.between_tokens_sum_s, seen.between_tokens_count),
     }
     for what, (total_s, count) in sums.items():
         if total_s is not None and count is not None:

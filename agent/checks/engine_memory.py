@@ -14,7 +14,7 @@ from agent.checks import advice
 from agent.checks.engine_processes import judge_running, kib, no_engine, pids_of, status_field
 from agent.checks.registry import Limits, check
 from agent.errors import DeviceAbsent, ParseError, SourceUnavailable
-from agent.model import Basis, Finding, Phase, ServingClass, Verdict
+from agent.model import Basis, Finding, Measure, Phase, ServingClass, Verdict
 from agent.node_profile import Engine, NodeProfile
 from agent.sources import EngineObservation, Sources
 
@@ -79,23 +79,26 @@ def _judge(subject: str, name: str, pids: list[int], sources: Sources, limits: M
     )
     left = 100 * available_kib / total_kib
     grown = history.values[-1] - min(history.values)
+    own = (Measure("engine_host_memory_bytes", own_kib * 1024.0),)
     words = f"{own_kib / 2**20:.1f} GiB of its own, {left:.0f} % of the host's memory available"
     if left < limits.low_percent:
         action = _RESTART if share >= 50 else _OTHERS
         return Finding(
             subject, Verdict.FAIL, words, round(left, 1), f">= {limits.low_percent:g}", "% available",
-            action, basis=Basis.limit("low_percent"),
+            action, measures=own, basis=Basis.limit("low_percent"),
         )  # fmt: skip
     first, middle, last = history.thirds()
     if grown >= limits.growth_percent and first < middle < last:
         summary = f"grew by {grown:.1f} % of the host's memory in {history.span_s / 60:.0f} min; {words}"
         return Finding(
             subject, Verdict.WARN, summary, round(grown, 1), f"< {limits.growth_percent:g}", "% grown",
-            _RESTART, basis=Basis.limit("growth_percent"),
+            _RESTART, measures=own, basis=Basis.limit("growth_percent"),
         )  # fmt: skip
     basis = Basis.limit("low_percent")
     want = f">= {limits.low_percent:g}"
-    return Finding(subject, Verdict.PASS, words, round(left, 1), want, "% available", basis=basis)
+    return Finding(
+        subject, Verdict.PASS, words, round(left, 1), want, "% available", measures=own, basis=basis
+    )
 
 
 def _own_kib(sources: Sources, pids: list[int]) -> int:

@@ -9,6 +9,7 @@ cause, and gates nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -16,7 +17,7 @@ from agent.checks import advice
 from agent.checks.engine_processes import judge_running, no_engine
 from agent.checks.registry import Limits, check
 from agent.errors import BaselineOnly, NotSupported, ParseError, SourceError
-from agent.model import Basis, Finding, Phase, ServingClass, Verdict
+from agent.model import Basis, Finding, Measure, Phase, ServingClass, Verdict
 from agent.node_profile import Engine, NodeProfile
 from agent.sources import EngineObservation, Sources
 
@@ -90,7 +91,18 @@ def _judge(
     tokens, hits = growth["queries", "all"] - now_tokens, growth["hits", "all"] - now_hits
     if now_hits > now_tokens or hits > tokens:
         raise ParseError("the engine counts more prefix cache hits than queries")
-    return _verdict(subject, seen, (now_tokens, now_hits), (tokens, hits), limits)
+    found = _verdict(subject, seen, (now_tokens, now_hits), (tokens, hits), limits)
+    return replace(found, measures=_measures((now_tokens, now_hits), (tokens, hits), limits))
+
+
+def _measures(now: tuple[int, int], before: tuple[int, int], limits: PrefixLimits) -> tuple[Measure, ...]:
+    """The two rates, each where enough tokens make it one."""
+    rates = {"engine_prefix_cache_hit_ratio": now, "engine_prefix_cache_usual_hit_ratio": before}
+    return tuple(
+        Measure(name, hits / tokens)
+        for name, (tokens, hits) in rates.items()
+        if tokens >= max(1, limits.min_tokens)
+    )
 
 
 def _verdict(

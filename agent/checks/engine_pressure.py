@@ -8,6 +8,7 @@ nothing is broken, so this only tells and gates nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -15,7 +16,7 @@ from agent.checks import advice
 from agent.checks.engine_processes import judge_running, no_engine
 from agent.checks.registry import Limits, check
 from agent.errors import BaselineOnly, NotSupported, ParseError
-from agent.model import Basis, Finding, Phase, ServingClass, Verdict
+from agent.model import Basis, Finding, Measure, Phase, ServingClass, Verdict
 from agent.node_profile import Engine, NodeProfile
 from agent.sources import EngineObservation, Sources
 
@@ -58,9 +59,21 @@ def engine_pressure(sources: Sources, profile: NodeProfile, limits: PressureLimi
     """An engine's queue must not grow steadily, its cache not stay full, its requests not be preempted."""
 
     def judge(subject: str, name: str, _engine: Engine, seen: EngineObservation) -> Finding:
-        return _judge(subject, name, seen, sources, limits)
+        return replace(_judge(subject, name, seen, sources, limits), measures=_measures(seen))
 
     yield from judge_running(sources, profile, judge, by_http=True)
+
+
+def _measures(seen: EngineObservation) -> tuple[Measure, ...]:
+    """What the engine exports of its work, as it is read."""
+    values = {
+        "engine_generation_tokens_total": seen.tokens_total,
+        "engine_requests_running": seen.requests_running,
+        "engine_requests_waiting": seen.requests_waiting,
+        "engine_preemptions_total": seen.preemptions_total,
+        "engine_kv_cache_used_ratio": seen.kv_cache_used_ratio,
+    }
+    return tuple(Measure(name, value) for name, value in values.items() if value is not None)
 
 
 def _judge(

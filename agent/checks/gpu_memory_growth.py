@@ -8,7 +8,7 @@ differ for good, which the comparison with the beginning takes out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from pydantic import Field
@@ -17,7 +17,17 @@ from agent.checks.engine_slots import engine_of_slot
 from agent.checks.gpus import GpuSlot, count_of, judge_slots, no_gpus, read, slots
 from agent.checks.registry import Limits, check
 from agent.errors import BaselineOnly, ParseError, SourceError
-from agent.model import Action, ActionKind, Basis, EnginePhase, Finding, Phase, ServingClass, Verdict
+from agent.model import (
+    Action,
+    ActionKind,
+    Basis,
+    EnginePhase,
+    Finding,
+    Measure,
+    Phase,
+    ServingClass,
+    Verdict,
+)
 from agent.node_profile import Mode, NodeProfile
 from agent.sources import Sources
 from agent.sources.gpu_reading import NvmlGroup
@@ -100,7 +110,8 @@ def _judge(
         for number in profile.engines[own.engine].gpus
         if number != slot.number and isinstance(use := uses.get(number), Use)
     ]
-    return _judge_use(slot, own, siblings, limits)
+    used = Measure("gpu_memory_used_ratio", own.now_percent / 100)
+    return replace(_judge_use(slot, own, siblings, limits), measures=(used,))
 
 
 def _use(sources: Sources, slot: GpuSlot, profile: NodeProfile) -> Use | str | SourceError:

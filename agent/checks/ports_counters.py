@@ -7,6 +7,7 @@ The classic ones are those of InfiniBand's PortCounters, 4 to 16 bits wide, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +19,8 @@ from agent.node_profile import NicPort
 from agent.sources import Sources
 from agent.sources.counters import CounterDelta
 
+#: What the name of a metric may not have in it: one such name and Prometheus refuses the whole page.
+_NO_NAME = re.compile(r"[^a-z0-9_]")
 #: Where a counter stays once it is full (drivers/infiniband/core/sysfs.c: width of each PortCounters field).
 FULL: dict[str, int] = {
     "counters/symbol_error": 0xFFFF,
@@ -119,7 +122,8 @@ def totals(prefix: str, values: Mapping[str, int]) -> tuple[Measure, ...]:
 @lru_cache(maxsize=1024)
 def _metric(prefix: str, name: str) -> str:
     """The metric's name for a counter."""
-    return f"{prefix}_{short(name).removeprefix(f'{prefix}_').lower()}_total"
+    own = _NO_NAME.sub("_", short(name).removeprefix(f"{prefix}_").lower())
+    return f"{prefix}_{own}_total"
 
 
 @lru_cache(maxsize=1024)

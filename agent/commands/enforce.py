@@ -45,7 +45,7 @@ def run_command(profile: ProfileOption = None, overlay: OverlayOption = None) ->
     When it is stopped the table stays and every permission ends by itself: closed, not open. With
     enforce.enabled false it takes the table away and ends.
     """
-    from agent.commands.run import start_logging
+    from agent.log_json import start_logging
     from agent.sd_notify import Notifier
 
     start_logging()

@@ -1,67 +1,41 @@
-"""`nodegate fleet bringup`: many nodes, by the shipped playbooks."""
+"""`nodegate fleet`: many nodes, by the shipped playbooks; `bringup` is here."""
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from agent.console import Out
-from agent.errors import ConfigError
+from agent.commands.fleet_maintain import maintain_command
+from agent.commands.fleet_options import (
+    ArtifactsOption,
+    CheckOption,
+    ExtraOption,
+    InventoryOption,
+    LimitOption,
+    VaultOption,
+)
+from agent.commands.fleet_run import default_artifacts, redactor_for, run_play, vault_key
+from agent.commands.fleet_status import status_command
 
-if TYPE_CHECKING:
-    from agent.fleet.bringup import Request
-    from agent.fleet.secret_values import Redactor
-
-InventoryOption = Annotated[
-    list[Path],
-    typer.Option(
-        "-i", "--inventory", metavar="INVENTORY", help="Folder or hosts file of a site; may be repeated."
-    ),
-]
-LimitOption = Annotated[str | None, typer.Option("--limit", metavar="HOSTS", help="Only these hosts.")]
 TagsOption = Annotated[
     str | None, typer.Option("--tags", metavar="PHASES", help="Only these phases, e.g. nic,kernel.")
 ]
-CheckOption = Annotated[
-    bool, typer.Option("--check", help="Change nothing: tell what would change, with differences.")
-]
-VaultOption = Annotated[
-    Path | None,
-    typer.Option("--vault-password-file", metavar="FILE", help="Key of the inventory's encrypted files."),
-]
-ArtifactsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--artifacts",
-        metavar="DIR",
-        help="Keep output, events and summary in a new folder of DIR [nodegate/fleet in the state folder].",
-        show_default=False,
-    ),
-]
 PlaybookOption = Annotated[
     str,
-    typer.Option("--playbook", metavar="NAME", help="A shipped one (verify, pins, upgrade_agent) or a file."),
-]
-ExtraOption = Annotated[
-    list[str] | None,
-    typer.Option("-e", "--extra-vars", metavar="KEY=VALUE", help="Variable for the plays; no secrets here."),
+    typer.Option(
+        "--playbook", metavar="NAME", help="A shipped one (verify, pins, upgrade_agent, frontend) or a file."
+    ),
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     fleet = typer.Typer(help="Many nodes: the playbooks over an inventory.", no_args_is_help=True)
-    fleet.callback()(_group)
+    fleet.command("status")(status_command)
     fleet.command("bringup")(bringup_command)
+    fleet.command("maintain")(maintain_command)
     app.add_typer(fleet, name="fleet")
-
-
-def _group() -> None:
-    """Keep `bringup` a command of its own."""
 
 
 def bringup_command(
@@ -78,55 +52,18 @@ def bringup_command(
 
     Exit code 0: every host is done; 1: a host is not; 3: it could not run; 130: stopped by Ctrl-C.
     """
-    from agent.fleet.bringup import Request, known_secrets
-    from agent.fleet.lock import locked, site_of
-    from agent.fleet.secret_values import Redactor, vault_secrets
-    from agent.fleet.shipped import ansible_root, playbook
+    from agent.fleet.bringup import Request
+    from agent.fleet.lock import locked
+    from agent.fleet.shipped import ansible_root, is_beside, playbook
     from agent.fleet.targets import need_ansible, need_inventories, target_hosts
 
     need_ansible()
     need_inventories(inventory)
-    if vault_password_file is not None and not vault_password_file.is_file():
-        raise ConfigError(
-            "there is no such key file", where=str(vault_password_file), remedy="inventories/README.md"
-        )
-    play = playbook(playbook_name)
-    pattern, hosts = target_hosts(inventory, limit, ansible_root() / "ansible.cfg")
+    key, play = vault_key(vault_password_file), playbook(playbook_name)
+    config = ansible_root() / "ansible.cfg"
+    pattern, hosts = target_hosts(inventory, limit, config, beside=is_beside(play))
     given = (limit, tags, check, vault_password_file, tuple(extra_vars or ()))
     request = Request(tuple(inventory), play, pattern, *given)
-    key = vault_password_file or _path(os.environ.get("ANSIBLE_VAULT_PASSWORD_FILE"))
     with locked(inventory):
-        sites = [site_of(source) for source in inventory]
-        redactor = Redactor(known_secrets(request, [*vault_secrets(sites, key)]))
-        raise typer.Exit(_run(request, hosts, redactor, artifacts or _default_artifacts()))
-
-
-def _run(request: Request, hosts: list[str], redactor: Redactor, parent: Path) -> int:
-    """Run it, and say what came of it whatever happens."""
-    from agent.fleet.artifacts import Artifacts
-    from agent.fleet.bringup import Run, Stop, run_name
-    from agent.fleet.progress import Progress
-    from agent.fleet.show import show_summary, summary_json, view_of
-
-    out, progress = Out(), Progress.of(hosts)
-    kept = Artifacts(parent, run_name(), redactor)
-    count = f"{len(hosts)} host{'' if len(hosts) == 1 else 's'}"
-    out.line(f"{count}{', nothing is changed' if request.check else ''}; kept in {kept.folder}")
-    code = 3
-    try:
-        code = Run(request, progress, view_of(out, progress), kept, redactor, Stop()).go()
-    finally:
-        now_s = time.monotonic()
-        about = {"schema": 1, "exit_code": code, "check": request.check}
-        kept.close({**about, "hosts": summary_json(progress, now_s)})
-        show_summary(out, progress, now_s)
-    return code
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text).expanduser() if text else None
-
-
-def _default_artifacts() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "nodegate" / "fleet"
+        redactor = redactor_for(request, key)
+        raise typer.Exit(run_play(request, hosts, redactor, artifacts or default_artifacts()))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import signal
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,11 +21,26 @@ from agent.commands import (
     StateDirOption,
     open_sources,
     resolve_profile,
+    scenario_file,
 )
+from agent.log_json import LogFormat, start_logging
+
+if TYPE_CHECKING:
+    from agent.checklist.office import Replayed
+    from agent.sources.live import LiveSources
+    from agent.sources.replay import ReplaySources
 
 LogDirOption = Annotated[
     Path | None,
     typer.Option("--log-dir", help="Folder of the engines' output [STATE_DIR/log].", show_default=False),
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format",
+        envvar="NODEGATE_LOG_FORMAT",
+        help="Lines for people, or one JSON object a line (docs/interfaces.md).",
+    ),
 ]
 
 
@@ -44,12 +57,13 @@ def run_command(
     state_dir: StateDirOption = DEFAULT_STATE_DIR,
     run_dir: RunDirOption = DEFAULT_RUN_DIR,
     log_dir: LogDirOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run the daemon. It checks the node, launches its engines and answers load balancers."""
     from agent.front import Front
     from agent.premises import Folders, take_premises
 
-    start_logging()
+    start_logging(log_format)
     # A reload asked for before the daemon can make one waits until it can: unhandled, it would end the agent.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     loaded = resolve_profile(profile, overlay, node)
@@ -73,6 +87,7 @@ def run_command(
                 load_again=lambda: resolve_profile(profile, overlay, node),
                 node=node.resolve().name if node else "",
                 front=front,
+                replayed=_replayed(opened, scenario),
             )
 
             async def life() -> None:
@@ -84,10 +99,12 @@ def run_command(
             asyncio.run(life())
 
 
-def start_logging() -> None:
-    """One line for each event on stderr; systemd's journal adds its own time when it reads them."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    # These tell of every request.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+def _replayed(opened: LiveSources | ReplaySources, scenario: Path | None) -> Replayed | None:
+    """What a simulated daemon replays; None on a real node."""
+    from agent.checklist.office import Replayed
+    from agent.sources.replay import ReplaySources
+
+    if not isinstance(opened, ReplaySources):
+        return None
+    folder = opened.folder.path
+    return Replayed(folder, scenario_file(folder, scenario), lambda: opened.began_mono_s)

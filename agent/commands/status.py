@@ -86,6 +86,8 @@ def show_status(status: Mapping[str, Any]) -> None:
     node, mode = status.get("node", "-"), status.get("mode", "-")
     out.line(f"node {node}, mode {mode}, profile {str(status.get('profile_hash', ''))[:16]}")
     _show_holds(out, status)
+    if run := status.get("checklist"):
+        out.line(checklist_line(run), "cyan")
     for problem in status.get("problems", []):
         out.line(f"PROBLEM: {problem}", "bold red")
     out.line()
@@ -97,6 +99,17 @@ def show_status(status: Mapping[str, Any]) -> None:
     _show_results(out, status["results"], blocking)
     _show_explanations(out, status["results"])
     out.line(_counts(status["results"]))
+
+
+def checklist_line(run: Mapping[str, Any]) -> str:
+    """The newest run of a checklist, in one line."""
+    where = f"{run['done']} of {run['total']} steps"
+    if run["step"] is not None:
+        where += f", at {run['step']} ({run['step_title']})"
+    if run["verdict"] is not None:
+        return f"checklist {run['name']} {run['verdict']} at {run['ended']}, {where}: run {run['run_id']}"
+    going = "runs" if run["running"] else "was left"
+    return f"checklist {run['name']} {going}: {where}, by {run['who']}, since {run['started']}"
 
 
 def _show_holds(out: Any, status: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from agent.fleet.show import View
 GRACE_S = 20.0
 #: How often ansible-runner looks whether it is to stop, while Ansible says nothing.
 POLL_S = 0.5
-#: Python loses an interrupt that comes while an object is being freed: Ansible is asked again after this time.
+#: Python loses an interrupt that comes while an object is freed: Ansible is asked again after this time.
 ASK_AGAIN_S = 3.0
 EXIT_OK, EXIT_FAILED, EXIT_COULD_NOT_RUN, EXIT_INTERRUPTED = 0, 1, 3, 130
 

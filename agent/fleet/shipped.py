@@ -10,6 +10,8 @@ from agent.profile_yaml import shown_path
 #: In a wheel the folders `playbooks` and the file ansible.cfg lie here, as they lie together in a checkout.
 PACKED = Path(__file__).parent / "shipped"
 CHECKOUT = Path(__file__).parents[2]
+#: The one playbook that is not for nodes.
+FRONTEND = "frontend.yml"
 
 
 def ansible_root() -> Path:
@@ -22,6 +24,11 @@ def ansible_root() -> Path:
         where=str(PACKED),
         remedy="install nodegate from its wheel, or run it from a checkout",
     )
+
+
+def is_beside(play: Path) -> bool:
+    """Whether a playbook is for the machines beside the nodes."""
+    return play == ansible_root().resolve() / "playbooks" / FRONTEND
 
 
 def playbook(name: str) -> Path:

@@ -36,8 +36,13 @@ def need_inventories(sources: Sequence[Path]) -> None:
             )
 
 
-def target_hosts(sources: Sequence[Path], limit: str | None, config: Path) -> tuple[str, list[str]]:
-    """The pattern of the nodes, and their names in order. ConfigError when there are none."""
+def target_hosts(
+    sources: Sequence[Path], limit: str | None, config: Path, *, beside: bool = False
+) -> tuple[str, list[str]]:
+    """The pattern of the nodes, or of the machines beside them, and their names in order.
+
+    ConfigError when there are none.
+    """
     # Ansible reads its settings when it is imported, and this process is only about this run.
     os.environ.setdefault("ANSIBLE_CONFIG", str(config))
     from ansible.errors import AnsibleError
@@ -50,16 +55,26 @@ def target_hosts(sources: Sequence[Path], limit: str | None, config: Path) -> tu
             inventory = InventoryManager(DataLoader(), [str(source) for source in sources])
             if limit:
                 inventory.subset(limit)
-            pattern = "all" + "".join(f":!{group}" for group in BESIDE if group in inventory.groups)
+            there = [group for group in BESIDE if group in inventory.groups]
+            pattern = ":".join(there) if beside else "all" + "".join(f":!{group}" for group in there)
             names = [host.name for host in inventory.get_hosts(pattern)]
     except AnsibleError as cause:
         text = " ".join(str(cause).split())
         raise ConfigError(text, remedy="correct the inventory, or --limit") from cause
-    if not names:
-        where = ", ".join(shown_path(source) for source in sources)
-        warnings = " ".join(said.getvalue().split())
-        what = f"no host of it matches --limit {limit}" if limit else f"it has no hosts ({warnings[:400]})"
+    if beside and not there:
         raise ConfigError(
-            what, where=where, remedy="`ansible-inventory -i INVENTORY --graph` shows its hosts"
+            f"it has none of the groups {', '.join(BESIDE)}: there is no machine for this playbook",
+            where=", ".join(map(shown_path, sources)),
+            remedy="inventories/README.md has them",
         )
+    if not names:
+        raise no_hosts(sources, limit, said.getvalue())
     return pattern, names
+
+
+def no_hosts(sources: Sequence[Path], limit: str | None, warnings: str) -> ConfigError:
+    """Why there is nobody to work on; `warnings` is what Ansible said."""
+    where = ", ".join(shown_path(source) for source in sources)
+    told = " ".join(warnings.split())[:400]
+    what = f"no host of it matches --limit {limit}" if limit else f"it has no hosts ({told})"
+    return ConfigError(what, where=where, remedy="`ansible-inventory -i INVENTORY --graph` shows its hosts")

@@ -25,6 +25,7 @@ from agent.group.state import GroupRecord, Mine, Rules, decide, troubles
 from agent.group.status import MemberStatus, Stage
 from agent.group.verdict import GroupWord, differences, word_on
 from agent.group_profile import Group
+from agent.log_events import Event, about
 from agent.model import Action, EnginePhase, EngineStatus, Verdict, engine_of
 from agent.node_profile import Engine, NodeProfile
 from agent.sources import Sources
@@ -147,7 +148,9 @@ class GroupMember:
             self._disk_again_mono_s = now_s + DISK_RETRY_S
             decided = self.record if self._disk_problem else decided
         if decided.stage is not self.record.stage:
-            log.info("group of %s: %s: %s", self.given.engine, decided.stage, decided.reason)
+            name, stage, why = self.given.engine, decided.stage, decided.reason
+            said = about(Event.GROUP_CHANGED, engine=name, new=stage, reason=why)
+            log.info("group of %s: %s: %s", name, stage, why, extra=said)
         self.record = decided
         self._puller.probing = decided.stage is Stage.WAITING
         if self._head_up():

@@ -98,7 +98,7 @@ def build_plan(profile: NodeProfile, name: str, sources: Sources, environ: Mappi
         raise LaunchError(f"the profile has no engine {name}; it has: {known}")
     launch = engine.launch
     gpus = slot_gpus(profile, engine, sources.nvml, numa=launch.numa_bind or binds_workers(engine))
-    env = _environment(profile, name, gpus, environ)
+    env = launch_environment(profile, name, gpus, environ)
     secrets = read_env_file(Path(launch.env_file)) if launch.env_file else {}
     refuse_reserved(name, secrets)
     numa = numa_plan(name, profile, gpus, sources, env.values)
@@ -141,10 +141,10 @@ def _contained(plan: LaunchPlan, engine: Engine, numa: NumaPlan) -> LaunchPlan:
     )
 
 
-def _environment(
+def launch_environment(
     profile: NodeProfile, name: str, gpus: Mapping[int, SlotGpu], environ: Mapping[str, str]
 ) -> LaunchEnvironment:
-    """What is inherited, what follows from GPUs, fabric and topology, then what the profile sets."""
+    """What is inherited, follows from GPUs, fabric and topology, or is set by the profile; no secrets."""
     engine = profile.engines[name]
     launch = engine.launch
     env = LaunchEnvironment(name)

@@ -18,8 +18,9 @@ from agent.engine_evidence import SoakResult
 from agent.errors import LaunchError, SourceError
 from agent.launch.canary import fault_of
 from agent.launch.engine_monitor import ANSWERED, FAILED, EngineMonitor
+from agent.launch.soak_demand import SoakDemand
 from agent.launch.soak_memory import SoakMemory
-from agent.launch.soak_watch import SoakWatch
+from agent.launch.soak_watch import HardwareWatch, SoakWatch
 from agent.launch.spare_thread import in_spare_thread
 from agent.launch.status_book import StatusBook
 from agent.launch.warmup_plan import token_prompt
@@ -47,7 +48,7 @@ class _Load:
 class SoakRun:
     """One soak of one engine."""
 
-    def __init__(self, engine: Engine, monitor: EngineMonitor, watch: SoakWatch, clock: Clock) -> None:
+    def __init__(self, engine: Engine, monitor: EngineMonitor, watch: HardwareWatch, clock: Clock) -> None:
         """Prepare; nothing is sent yet."""
         self._soak: Soak = engine.soak
         self._answer_s = engine.warmup.deadline_s
@@ -140,15 +141,19 @@ class Soaker:
         self._engine = profile.engines[name]
         self._sources = sources
         self._memory = SoakMemory(state_dir / f"engine-{name}.soaked")
+        self._demand = SoakDemand.of(state_dir, name)
 
     async def until_passed(self, run: str, monitor: EngineMonitor, book: StatusBook) -> None:
         """Soak until this run of the engine has passed. LaunchError when the engine fails meanwhile."""
-        soak = self._engine.soak
-        if soak.duration_s <= 0 or self._memory.passed(run):
+        if self._memory.passed(run):
+            return
+        engine = await asyncio.to_thread(self._as_asked)
+        soak = engine.soak
+        if soak.duration_s <= 0:
             return
         while True:
             book.note(f"soak: {soak.concurrent} requests at once for {soak.duration_s:g} s")
-            result = await self._once(monitor)
+            result = await self._once(engine, monitor)
             book.keep_soak(result)
             if result.passed:
                 break
@@ -157,13 +162,19 @@ class Soaker:
             book.note(f"{result.words()}; the gate stays closed, next soak in {soak.retry_s:g} s")
             await asyncio.sleep(soak.retry_s)
         self._memory.remember(run)
+        self._demand.met()
         # The last canary is from before the soak.
         await _refuse_dead(monitor, tuple(verdict for verdict in CanaryVerdict if verdict not in ANSWERED))
 
-    async def _once(self, monitor: EngineMonitor) -> SoakResult:
+    def _as_asked(self) -> Engine:
+        """The engine with the soak that it is to pass: the profile's, or a longer one that was asked for."""
         soak = self._engine.soak
-        watch = SoakWatch(self._profile, self._engine, self._sources, load_all(), soak.duration_s)
-        return await SoakRun(self._engine, monitor, watch, self._sources.clock).run()
+        longer = soak.model_copy(update={"duration_s": max(soak.duration_s, self._demand.least_s())})
+        return self._engine.model_copy(update={"soak": longer})
+
+    async def _once(self, engine: Engine, monitor: EngineMonitor) -> SoakResult:
+        watch = SoakWatch(self._profile, engine, self._sources, load_all(), engine.soak.duration_s)
+        return await SoakRun(engine, monitor, watch, self._sources.clock).run()
 
 
 async def _refuse_dead(monitor: EngineMonitor, verdicts: Collection[CanaryVerdict]) -> None:

@@ -6,7 +6,7 @@ level (heat, throttling) must be seen in two readings in a row; a counter that g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.check_plan import CheckPlan, plan_check
@@ -48,26 +48,29 @@ class _Watched:
     error: str | None = None
 
 
-class SoakWatch:
-    """Watches the hardware of one engine. Used from one thread at a time."""
+class HardwareWatch:
+    """Watches GPUs under load, and the network where the plans do. Used from one thread at a time."""
+
+    #: What is read of each GPU besides the checks, for extremes and curves.
+    readings: Mapping[str, NvmlGroup] = _PEAKS
 
     def __init__(
         self,
         profile: NodeProfile,
-        engine: Engine,
+        gpus: Collection[int],
         sources: Sources,
-        checks: Mapping[str, Check],
+        plans: Iterable[CheckPlan],
         duration_s: float,
     ) -> None:
-        """Plan the checks; counters begin anew, so that growth before the soak is not its own."""
-        self._engine = engine
+        """Plan the checks; counters begin anew, so that growth before the load is not its own."""
+        self._gpus = frozenset(gpus)
         self._profile = profile
         self._sources = replace(sources, counters=CounterBook(), series=SeriesBook())
         self._watched = [
-            _Watched(plan, max(0.5, min(plan.period_s, duration_s / 3)), check.needs_interval_s > 0)
-            for check, plan in _plans(profile, engine, checks)
+            _Watched(plan, max(0.5, min(plan.period_s, duration_s / 3)), plan.check.needs_interval_s > 0)
+            for plan in plans
         ]
-        self._faults: dict[tuple[str, str], str] = {}
+        self._faults: dict[tuple[str, str], Finding] = {}
         self._peaks: dict[str, dict[str, list[float]]] = {}
 
     @property
@@ -78,7 +81,19 @@ class SoakWatch:
     @property
     def faults(self) -> tuple[str, ...]:
         """What speaks against the hardware so far, oldest first."""
-        return tuple(self._faults.values())[:MOST_FAULTS]
+        return tuple(f"{id_} {finding.subject}: {finding.summary}" for id_, finding in self.fault_findings)
+
+    @property
+    def fault_findings(self) -> tuple[tuple[str, Finding], ...]:
+        """The same as findings, each with its check."""
+        return tuple((id_, finding) for (id_, _), finding in self._faults.items())[:MOST_FAULTS]
+
+    @property
+    def last_findings(self) -> tuple[tuple[str, Finding], ...]:
+        """What each check said last."""
+        return tuple(
+            (item.plan.check.id, finding) for item in self._watched for finding in item.last.values()
+        )
 
     @property
     def peaks(self) -> tuple[SoakPeaks, ...]:
@@ -128,26 +143,33 @@ class SoakWatch:
             failed = finding.verdict is Verdict.FAIL
             item.failing[subject] = item.failing.get(subject, 0) + 1 if failed else 0
             if failed and (item.counts or item.failing[subject] >= CONFIRMED):
-                id_ = item.plan.check.id
-                self._faults.setdefault((id_, subject), f"{id_} {subject}: {finding.summary}")
+                self.blame(item.plan.check.id, finding)
+
+    def blame(self, check: str, finding: Finding) -> None:
+        """A finding that speaks against the hardware; the first one of a check and subject is kept."""
+        self._faults.setdefault((check, finding.subject), finding)
 
     def _concerns(self, finding: Finding) -> bool:
-        """GPUs of other engines are not this engine's matter."""
+        """Other GPUs are not this load's matter."""
         slot = gpu_slot_of(finding.subject)
-        return slot is None or slot in self._engine.gpus
+        return slot is None or slot in self._gpus
 
     def _note_peaks(self) -> None:
         try:
-            gpus = [slot for slot in slots(self._sources, self._profile) if slot.number in self._engine.gpus]
+            gpus = [slot for slot in slots(self._sources, self._profile) if slot.number in self._gpus]
         except SourceError:  # the checks tell that NVML is silent; there is nothing to note
             return
         for slot in gpus:
-            seen = self._peaks.setdefault(slot.subject, {})
-            for name, group in _PEAKS.items():
+            for name, group in self.readings.items():
                 value = self._number(slot, group, name)
                 if value is not None:
-                    low, high = seen.get(name, [value, value])
-                    seen[name] = [min(low, value), max(high, value)]
+                    self._seen(slot, name, value)
+
+    def _seen(self, slot: GpuSlot, name: str, value: float) -> None:
+        """One more reading of a GPU."""
+        seen = self._peaks.setdefault(slot.subject, {})
+        low, high = seen.get(name, [value, value])
+        seen[name] = [min(low, value), max(high, value)]
 
     def _number(self, slot: GpuSlot, group: NvmlGroup, name: str) -> float | None:
         try:
@@ -156,16 +178,31 @@ class SoakWatch:
             return None
 
 
-def _plans(
-    profile: NodeProfile, engine: Engine, checks: Mapping[str, Check]
-) -> Iterable[tuple[Check, CheckPlan]]:
+class SoakWatch(HardwareWatch):
+    """Watches the hardware of one engine."""
+
+    def __init__(
+        self,
+        profile: NodeProfile,
+        engine: Engine,
+        sources: Sources,
+        checks: Mapping[str, Check],
+        duration_s: float,
+    ) -> None:
+        """Watch its GPUs, and the fabric only for a launch that uses RDMA."""
+        wanted = (*WATCHING, *LINKS, *(FABRIC if engine.launch.rdma else ())) if engine.gpus else ()
+        super().__init__(profile, engine.gpus, sources, watch_plans(profile, checks, wanted), duration_s)
+
+
+def watch_plans(
+    profile: NodeProfile, checks: Mapping[str, Check], wanted: Iterable[str]
+) -> Iterable[CheckPlan]:
     """The checks to run: none that the profile leaves out or runs in shadow."""
-    wanted = (*WATCHING, *LINKS, *(FABRIC if engine.launch.rdma else ())) if engine.gpus else ()
     for id_ in wanted:
         if id_ in checks:
             plan = plan_check(checks[id_], profile)
             if plan.skip_reason is None and not plan.shadow:
-                yield checks[id_], plan
+                yield plan
 
 
 def _end(pick: Callable[[list[float]], float], values: list[float] | None) -> float | None:

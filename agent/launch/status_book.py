@@ -9,6 +9,7 @@ from typing import Protocol
 
 from agent.engine_evidence import SoakResult, WarmupCurve
 from agent.launch.engine_state import EngineEvent, EngineRecord, EventKind, allows, step
+from agent.log_events import Event, about
 from agent.model import EnginePhase, EngineStatus
 from agent.sources import Clock, EngineObservation
 from agent.sources.engine import EngineBoard
@@ -17,6 +18,8 @@ from agent.sources.engine import EngineBoard
 OnMark = Callable[[str, str], None]
 
 logger = logging.getLogger("nodegate.launch")
+_ENDS = (EnginePhase.ABSENT, EnginePhase.EXITED, EnginePhase.CRASHLOOP, EnginePhase.UNKILLABLE)
+_EVENTS = {EnginePhase.STARTING: Event.ENGINE_STARTED, **dict.fromkeys(_ENDS, Event.ENGINE_ENDED)}
 
 
 class Observer(Protocol):
@@ -73,7 +76,9 @@ class StatusBook:
         self.record = step(self.record, event, self.clock.mono_s())
         if self.record.phase in (EnginePhase.ABSENT, EnginePhase.STARTING):
             self.warmup = self.soak = None  # they were of an engine that is gone
-        logger.info("engine %s: %s: %s", self.name, self.record.phase, self.record.reason)
+        phase, reason = self.record.phase, self.record.reason
+        said = about(_EVENTS.get(phase, Event.ENGINE_CHANGED), engine=self.name, new=phase, reason=reason)
+        logger.info("engine %s: %s: %s", self.name, phase, reason, extra=said)
         self.publish()
         self._on_status(self.status)
 
@@ -93,7 +98,8 @@ class StatusBook:
         self._mark("soak", result.words())
 
     def _mark(self, what: str, words: str) -> None:
-        logger.info("engine %s: %s", self.name, words)
+        said = about(Event.ENGINE_MEASURED, engine=self.name, what=what)
+        logger.info("engine %s: %s", self.name, words, extra=said)
         if self._on_mark is not None:
             self._on_mark(what, f"engine {self.name}: {words}")
 

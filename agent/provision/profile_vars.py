@@ -13,6 +13,7 @@ from agent.errors import ConfigError
 from agent.profile_loader import load_profile
 from agent.profile_render import render
 from agent.profile_yaml import shown_path
+from agent.provision.layers import layer_files, pins_file
 
 #: By host and the state of its layers: Ansible asks anew for every task.
 _known: dict[tuple[object, ...], dict[str, Any] | ConfigError] = {}
@@ -35,32 +36,6 @@ def profile_vars(folder: Path, host: str, groups: Sequence[str]) -> Mapping[str,
     if isinstance(found, ConfigError):
         raise found
     return found
-
-
-def layer_files(folder: Path, host: str, groups: Sequence[str]) -> list[tuple[Path, Any]]:
-    """The layers of a host that there are, lowest first, with their status. Raises ConfigError."""
-    if "/" in host or host.startswith(".") or host.endswith(".pins"):
-        remedy = "give it another name in the inventory, and its address as ansible_host"
-        raise ConfigError(f"{host} cannot be the name of a host's layer", where=str(folder), remedy=remedy)
-    names = ["all", *groups, f"{host}.pins", host]
-    found = []
-    for name in names:
-        file = folder / f"{name}.yaml"
-        try:
-            found.append((file, file.stat()))
-        except FileNotFoundError:
-            continue
-        except OSError as cause:
-            raise ConfigError(f"cannot be read: {cause.strerror}", where=str(file)) from cause
-    if not found:
-        remedy = f"write {folder}/{host}.yaml, or all.yaml for all hosts of the site"
-        raise ConfigError(f"{host} has no profile", where=str(folder), remedy=remedy)
-    return found
-
-
-def pins_file(folder: Path, host: str) -> Path:
-    """Where the pins of a host are recorded."""
-    return folder / f"{host}.pins.yaml"
 
 
 def _load(folder: Path, host: str, files: Sequence[Path]) -> dict[str, Any]:

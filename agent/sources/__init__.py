@@ -13,6 +13,7 @@ from typing import Protocol
 
 from agent.model import EngineStatus
 from agent.sources.bmc_reading import Bmc, NoBmc
+from agent.sources.checklist_runs import ChecklistRuns, NoRuns
 from agent.sources.counters import CounterBook
 from agent.sources.fault_history import FaultHistory, NoHistory
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, SystemReading
@@ -20,6 +21,7 @@ from agent.sources.group_reading import Groups, NoGroups
 from agent.sources.host_reading import Host, NoHost
 from agent.sources.launch_reading import LaunchEvidence, NoLaunchEvidence
 from agent.sources.series import SeriesBook
+from agent.sources.workload import NoWorkloads, Workloads
 
 
 class Clock(Protocol):
@@ -264,8 +266,11 @@ class Sources:
     host: Host = field(default_factory=NoHost)
     bmc: Bmc = field(default_factory=NoBmc)
     history: FaultHistory = field(default_factory=NoHistory)
+    checklists: ChecklistRuns = field(default_factory=NoRuns)
     launches: LaunchEvidence = field(default_factory=NoLaunchEvidence)
     groups: Groups = field(default_factory=NoGroups)
+    #: For measured tests alone; no check starts anything.
+    workloads: Workloads = field(default_factory=NoWorkloads)
     simulated: bool = False
     counters: CounterBook = field(default_factory=CounterBook)
     series: SeriesBook = field(default_factory=SeriesBook)

@@ -182,24 +182,31 @@ def write(recording: Recording, target: Path, profile_text: str | None = None) -
         raise ConfigError(f"cannot write it: {reason}", where=str(target)) from cause
 
 
+def documents(recording: Recording, profile_text: str | None = None) -> dict[str, str]:
+    """The files of a node folder by name, without a part that could not be read."""
+    meta = {key: value for key, value in recording.meta.items() if value not in (None, [], "")}
+    files: dict[str, str | None] = {
+        "node.yaml": yaml.safe_dump(meta, sort_keys=False, allow_unicode=True),
+        "nvml.json": _json(recording.nvml),
+        "net.json": _json(recording.net),
+        "kmsg.txt": None if recording.kmsg is None else "".join(f"{line}\n" for line in recording.kmsg),
+        "links.json": _json(recording.tree.links or None),
+        "tree.json": _json(recording.tree.files, indent=0),
+        "host.json": _json(recording.host),
+        "bmc.json": _json(recording.bmc),
+        "profile.yaml": profile_text,
+    }
+    return {name: text for name, text in files.items() if text is not None}
+
+
+def _json(value: Any, indent: int = 1) -> str | None:
+    return None if value is None else json.dumps(value, indent=indent) + "\n"
+
+
 def _write_files(recording: Recording, made: Path, profile_text: str | None) -> None:
     made.mkdir()
-    meta = {key: value for key, value in recording.meta.items() if value not in (None, [], "")}
-    (made / "node.yaml").write_text(yaml.safe_dump(meta, sort_keys=False, allow_unicode=True))
-    (made / "nvml.json").write_text(json.dumps(recording.nvml, indent=1) + "\n")
-    if recording.net is not None:
-        (made / "net.json").write_text(json.dumps(recording.net, indent=1) + "\n")
-    if recording.kmsg is not None:
-        (made / "kmsg.txt").write_text("".join(f"{line}\n" for line in recording.kmsg))
-    if recording.tree.links:
-        (made / "links.json").write_text(json.dumps(recording.tree.links, indent=1) + "\n")
-    (made / "tree.json").write_text(json.dumps(recording.tree.files, indent=0) + "\n")
-    if recording.host is not None:
-        (made / "host.json").write_text(json.dumps(recording.host, indent=1) + "\n")
-    if recording.bmc is not None:
-        (made / "bmc.json").write_text(json.dumps(recording.bmc, indent=1) + "\n")
-    if profile_text is not None:
-        (made / "profile.yaml").write_text(profile_text)
+    for name, text in documents(recording, profile_text).items():
+        (made / name).write_text(text)
 
 
 def _keep(target: Path, made: Path) -> None:

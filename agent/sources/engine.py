@@ -37,6 +37,7 @@ __all__ = [
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 #: More token numbers than one text of a line can have.
 MAX_TOKENS = 100_000
+_LONGEST_VERSION = 1000
 #: Before the second try of a request whose connection was refused or broke.
 RETRY_PAUSE_S = 0.1
 
@@ -127,6 +128,13 @@ class EngineClient:
         if status != 200:
             raise SourceUnavailable(f"/metrics answers HTTP {status}")
         return parse_metrics(body.decode("utf-8", "replace"), kind)
+
+    async def version(self, deadline_s: float) -> str:
+        """What GET /version says."""
+        status, body = await self._fetch("GET", "/version", deadline_s)
+        if status != 200:
+            raise SourceUnavailable(f"/version answers HTTP {status}")
+        return body[:_LONGEST_VERSION].decode("utf-8", "replace")
 
     async def models(self, deadline_s: float) -> list[str]:
         """The names that GET /v1/models lists."""

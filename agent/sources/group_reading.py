@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agent.errors import SourceUnavailable
-from agent.group.state import GroupRecord, Mine, Peer, Rules
-from agent.group.status import MemberStatus
+
+if TYPE_CHECKING:  # who only asks engines does not load the rules of groups
+    from agent.group.state import GroupRecord, Mine, Peer, Rules
+    from agent.group.status import MemberStatus
 
 
 @dataclass(frozen=True, slots=True)

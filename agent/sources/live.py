@@ -17,6 +17,7 @@ from agent.sources.netlink import LiveNet
 from agent.sources.nvml import NvmlProcess
 from agent.sources.nvml_events import NvmlEvents
 from agent.sources.redfish import RedfishClient
+from agent.sources.workload_process import LiveWorkloads
 
 NVML_DEADLINE_S = 2.0
 
@@ -44,6 +45,7 @@ class LiveSources:
             engines=EngineBoard(on_event),
             host=LiveHost(),
             bmc=self._redfish,
+            workloads=LiveWorkloads(),
         )
 
     def start(self) -> None:

@@ -1,7 +1,8 @@
 """NodeFolder: a captured node as a folder of files, read whole and validated before anything is replayed.
 
 node.yaml, nvml.json; where captured net.json, host.json, bmc.json, kmsg.txt, tree.json and root/, links.json;
-profile.yaml, scenarios/. tree.json holds the same files as root/, in one document.
+measured.json (what measured tests found there); profile.yaml, scenarios/. tree.json holds the same files as
+root/, in one document.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from agent.errors import ConfigError, ParseError
 from agent.sources import KmsgRecord
@@ -30,9 +31,12 @@ _DEPTH_LIMIT = 64
 #: What must be in the folder itself: a capture from elsewhere must make nobody read his own files.
 _OWN_PARTS = (
     "node.yaml", "nvml.json", "net.json", "host.json", "bmc.json", "kmsg.txt", "tree.json", "links.json",
-    "root",
+    "measured.json", "root",
 )  # fmt: skip
 _LINKS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+#: Test -> figure by name, with its unit in it.
+_Figure = Annotated[float, Field(strict=True, ge=0, lt=1e9, allow_inf_nan=False)]
+_MEASURED: TypeAdapter[dict[str, dict[str, float]]] = TypeAdapter(dict[str, dict[str, _Figure]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class NodeFolder:
     kmsg: tuple[KmsgRecord, ...] | None
     host: Mapping[str, Any] | None
     bmc: Mapping[str, Any] | None
+    #: Figures of measured tests by their names.
+    measured: Mapping[str, Mapping[str, float]] | None
     profile: Path | None
     scenarios: Mapping[str, Path]
     #: What is read from this machine instead.
@@ -82,6 +88,7 @@ def load_node_folder(path: Path) -> NodeFolder:
         kmsg=_read_kmsg(path / "kmsg.txt") if (path / "kmsg.txt").exists() else None,
         host=_read_part(path / "host.json", HOST),
         bmc=_read_part(path / "bmc.json", BMC),
+        measured=_read_part(path / "measured.json", _MEASURED),
         profile=profile if profile.exists() else None,
         scenarios={file.stem: file for file in sorted((path / "scenarios").glob("*.yaml"))},
     )

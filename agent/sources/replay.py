@@ -38,6 +38,7 @@ from agent.sources.replay_stage import Stage
 from agent.sources.replay_tree import ReplayTree
 from agent.sources.scenario import NO_SCENARIO, EngineStep, Step, load_scenario
 from agent.sources.timeline import SYSTEM_UNIT
+from agent.sources.workload import ReplayWorkloads
 
 
 class ReplayNvml:
@@ -218,6 +219,7 @@ class ReplaySources:
             engines=EngineBoard(on_event),
             host=live_host(ReplayHost(stage.folder, stage.now, stage.opened_mono_s), stage.folder.live),
             bmc=self._redfish or ReplayBmc(stage.folder, stage.now),
+            workloads=ReplayWorkloads(stage.folder.measured),
             simulated=True,
         )
         self._due = list(stage.scenario.steps)
@@ -232,6 +234,15 @@ class ReplaySources:
         self._stage.started_mono_s = self._stage.clock.mono_s()
         self._thread = threading.Thread(target=self._run, name="scenario", daemon=True)
         self._thread.start()
+
+    @property
+    def began_mono_s(self) -> float | None:
+        """When the scenario's time began, None while it has not."""
+        return self._stage.started_mono_s
+
+    def follow(self, began_mono_s: float | None) -> None:
+        """Be at the moment of another replay of the same node, whose scenario began then."""
+        self._stage.started_mono_s = began_mono_s
 
     def close(self) -> None:
         """Stop the scenario's events; readings go on."""

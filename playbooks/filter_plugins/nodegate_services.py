@@ -9,7 +9,10 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from agent.errors import ConfigError
-from agent.provision.services import Node, services, targets
+from agent.provision.services import Node, minimums, services, targets
+
+#: Variables that say where a node belongs.
+_PLACE = ("nodegate_row", "nodegate_pool", "nodegate_min_ready")
 
 
 def _nodes(names: Iterable[str], hostvars: Any) -> list[Node]:
@@ -23,8 +26,14 @@ def _nodes(names: Iterable[str], hostvars: Any) -> list[Node]:
         address = str(given.get("ansible_host") or name)
         if "{{" in address:
             address = str(hostvars[name]["ansible_host"])
-        found.append(Node(name, address, given.get("nodegate") or {}))
+        place = {key: _filled(hostvars, name, key, given[key]) for key in _PLACE if key in given}
+        found.append(Node(name, address, given.get("nodegate") or {}, place))
     return found
+
+
+def _filled(hostvars: Any, name: str, key: str, value: Any) -> Any:
+    """A variable, as Ansible fills it in where it is a template."""
+    return hostvars[name][key] if "{{" in str(value) else value
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:
@@ -45,8 +54,9 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """By name."""
         return {
-            "nodegate_services": lambda names, hostvars, ports: _told(
-                lambda: services(_nodes(names, hostvars), ports)
+            "nodegate_services": lambda names, hostvars, ports, min_live=None: _told(
+                lambda: services(_nodes(names, hostvars), ports, min_live or {})
             ),
+            "nodegate_minimums": lambda names, hostvars: _told(lambda: minimums(_nodes(names, hostvars))),
             "nodegate_targets": lambda names, hostvars: _told(lambda: targets(_nodes(names, hostvars))),
         }

@@ -355,3 +355,32 @@ def test_the_client_is_not_fooled_by_another_server(tmp_path: Path) -> None:
         with pytest.raises(DaemonError, match="not a nodegate daemon"):
             AdminClient(tmp_path).get("/status")
         thread.join(30)
+
+
+def test_orders_of_checklists_are_looked_at_before_they_count(desk: Desk, served: Served) -> None:
+    client = AdminClient(desk.folder)
+    client.post("/maintenance/enter", {"reason": "fan swap"})
+    told = client.get("/checklist/whereabouts")
+    assert told["state_dir"] == str(desk.folder.resolve()) and told["replay"] is None
+    run_id = "20261130T081500Z-post-maintenance"
+    for body, words in (
+        ({"run_id": run_id, "soak_s": 180}, "No such file"),
+        ({"run_id": "../../etc/passwd", "soak_s": 180}, "run_id: "),
+        ({"run_id": run_id, "soak_s": -1}, "soak_s: "),
+        ({"run_id": run_id}, "soak_s: Field required"),
+    ):
+        with pytest.raises(DaemonError, match=words):
+            client.post("/checklist/passed", body)
+    assert on_disk(desk)["maintenance"]["reason"] == "fan swap"
+    said = client.post("/checklist/failed", {"run_id": run_id, "step": "coolant", "why": "flow 18 L/min"})[
+        "said"
+    ]
+    assert said == ["maintenance: stays in force"]
+    assert (
+        on_disk(desk)["maintenance"]["reason"] == f"fan swap [run {run_id} failed at coolant: flow 18 L/min]"
+    )
+    client.post("/maintenance/exit", {"reason": "by hand"})
+    client.post("/checklist/failed", {"run_id": run_id, "step": "gate", "why": "soak failed"})
+    assert on_disk(desk)["maintenance"]["reason"] == f"run {run_id} failed at gate: soak failed"
+    commands = [command for command, _, _ in desk.notes.operator]
+    assert commands == ["maintenance enter", "maintenance stays", "maintenance exit", "maintenance enter"]

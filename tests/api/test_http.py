@@ -21,7 +21,7 @@ from agent.listening import BACKLOG, bind_tcp
 from agent.model import GateState as S
 from agent.publisher import Publisher, boottime_s
 
-PATHS = ["/livez", "/readyz", "/readyz/glm", "/status", "/metrics", "/"]
+PATHS = ["/livez", "/readyz", "/readyz/glm", "/status", "/metrics", "/history", "/"]
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +93,14 @@ def test_the_status_page_escapes_and_says_simulated(served: Served) -> None:
     page = served.ask("/").text
     assert "SIMULATED" in page
     assert "&lt;script&gt;" in page
-    assert "<script" not in page
+    assert page.count("<script") == 1  # the page's own
 
 
 def test_the_page_and_status_are_there_before_anything_is_published(tmp_path: Path) -> None:
     with serve(Publisher(), tmp_path) as bare:
         assert {path: bare.ask(path).status_code for path in PATHS} == {
-            "/livez": 503, "/readyz": 503, "/readyz/glm": 503, "/status": 200, "/metrics": 200, "/": 200,
+            "/livez": 503, "/readyz": 503, "/readyz/glm": 503, "/status": 200, "/metrics": 200,
+            "/history": 200, "/": 200,
         }  # fmt: skip
 
 
@@ -271,3 +272,14 @@ def test_connections_that_come_all_at_once_are_bounded_too(
     for peer in peers:
         peer.close()
     assert 32 <= most <= 32 + BACKLOG + 1
+
+
+def test_a_brief_status_counts_results_and_names_the_first_reasons(served: Served) -> None:
+    reasons = tuple(replace(kit.HEAT, subject=f"gpu{i}") for i in range(5))
+    served.publisher.publish(published(record(S.FAILED, blockers=reasons), at_s=boottime_s()))
+    whole, brief = served.ask("/status").json(), served.ask("/status?brief=1").json()
+    (gate,) = brief["gates"]
+    assert len(whole["gates"][0]["blocking"]) == gate["blocking_count"] == 5
+    assert [reason["subject"] for reason in gate["blocking"]] == ["gpu0", "gpu1", "gpu2"]
+    assert set(whole) - set(brief) == {"results"} and set(brief) - set(whole) == {"counts"}
+    assert served.ask("/status?brief=0").json().keys() == whole.keys()

@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import bench_daemon
+import bench_fleet
 import bench_node
 import bench_pass
 import bench_provision
@@ -39,11 +40,12 @@ def main() -> None:
         file = bench_node.nvml_file(folder / "nvml", WARM_LATENCIES_US)
         ratios = bench_pass.measure(root, file, library)
         more, figures = bench_daemon.measure(root, folder, file.env(library))
+        fleet, seconds = bench_fleet.measure(folder)
     against = bench_provision.reason_against()
     if against is not None:
         out.line(f"not measured: {against}")
     second = bench_provision.measure() if against is None else []
-    lines = [*ratios, *more, *second, *figures]
+    lines = [*ratios, *more, *fleet, *second, *figures, *seconds]
     out.table(("measured", "takes", "against", "takes", "ratio", "goal"), [line.row() for line in lines])
     RESULTS.parent.mkdir(exist_ok=True)
     about = {"schema": 1, "version": __version__, "machine": platform.platform(), "simulated": True}

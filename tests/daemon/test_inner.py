@@ -123,6 +123,8 @@ def test_a_fault_of_the_node_closes_every_gate_and_they_reopen(rig: DaemonRig) -
         inner.opened.start()
         for engine in TWO:
             await inner.until(engine, "failed")
+        captures = rig.state_dir / "captures"
+        await inner.until_true(lambda: len([*captures.glob("2*")]) == 1)
         for engine in TWO:
             await inner.until(engine, "serving")
         assert pids == [controller.status.pid for controller in controllers], "the engines were kept"

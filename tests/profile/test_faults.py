@@ -46,7 +46,7 @@ def demo_check(monkeypatch: pytest.MonkeyPatch) -> None:
         ("api:\n  max_age_ms: 1\n", 2, "the unit of this value is s; write max_age_s"),
         ("nvlink:\n  speed_gb_s: 1\n", 2, "the unit of this value is MB/s; write speed_mb_s"),
         ("gpu: {}\n", 1, "gpu: unknown key; did you mean gpus?"),
-        ("zzzzzz: 1\n", 1, "zzzzzz: unknown key; keys here: api, bmc, checks"),
+        ("zzzzzz: 1\n", 1, "zzzzzz: unknown key; keys here: admission, api, bmc"),
         ("gpus:\n  power_limit_w: 700W\n", 2, "`700W` has its unit in the value; write 700, the unit (W)"),
         ("gpus:\n  power_limit_w: 700 W\n", 2, "`700 W` has its unit in the value; write 700"),
         ("gpus:\n  power_limit_w: 0.7kW\n", 2, "`0.7kW` is in kW, this value is in W; write the number"),

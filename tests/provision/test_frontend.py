@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import socket
 import socketserver
@@ -48,7 +49,7 @@ def test_a_file_that_the_program_refuses_replaces_nothing(tmp_path: Path) -> Non
 
 def test_prometheus_and_its_rules_pass_promtool(tmp_path: Path) -> None:
     variables = {"monitoring_folder": str(tmp_path), "monitoring_reload": False}
-    assert recap(play(tmp_path, "monitoring", variables))["changed"] == 2
+    assert recap(play(tmp_path, "monitoring", variables))["changed"] == 3
     text = (tmp_path / "prometheus.yml").read_text()
     assert text.count("targets:") == 38 and '"192.0.2.11:9470"' in text
     assert recap(play(tmp_path, "monitoring", variables))["changed"] == 0
@@ -101,10 +102,22 @@ def haproxy(folder: Path, replicas: list[Replica]) -> Iterator[int]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     text = (ROOT / "playbooks/roles/loadbalancer/templates/haproxy.j2").read_text()
-    service = {"name": "kimi", "port": port, "backends": [one.backend() for one in replicas]}
-    made = jinja2.Environment(trim_blocks=True).from_string(text).render(loadbalancer_services=[service])
+    backends = [one.backend() for one in replicas]
+    made = (
+        jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
+        .from_string(text)
+        .render(
+            loadbalancer_services=[{"name": "kimi", "port": port, "backends": backends, "min_live": 1}],
+            loadbalancer_log="stdout format raw local0",
+            loadbalancer_stats_socket=os.path.relpath(folder / "stats"),
+        )
+    )
     (folder / "haproxy.cfg").write_text(made)
-    child = subprocess.Popen(["haproxy", "-f", str(folder / "haproxy.cfg"), "-db"], stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        ["haproxy", "-f", str(folder / "haproxy.cfg"), "-db"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         yield port
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import re
+from dataclasses import replace
 from typing import Any
 
 import jinja2
@@ -13,7 +13,7 @@ from repo_files import ROOT
 
 from agent.errors import ConfigError
 from agent.profile_loader import profile_from_dict
-from agent.provision.services import Node, services, targets
+from agent.provision.services import Node, minimums, services, targets
 
 PLAIN = {"mode": "gate", "gpus": {"count": 0}, "nvlink": {"links_per_gpu": 0}, "fabric": {"kind": "none"}}
 MEMBERS = [{"node": f"n{i}", "address": f"192.0.2.{i}"} for i in (1, 2)]
@@ -59,7 +59,7 @@ def test_a_service_without_any_engine_is_refused() -> None:
 
 def test_targets_have_the_agents_port_and_the_nodes_name() -> None:
     assert targets([node("n1", "2001:db8::1", None, api={"port": 1234})]) == [
-        {"target": "[2001:db8::1]:1234", "node": "n1", "platform": "generic-8gpu"}
+        {"target": "[2001:db8::1]:1234", "node": "n1", "platform": "generic-8gpu", "row": "", "pool": ""}
     ]
 
 
@@ -83,11 +83,53 @@ def test_envoy_asks_the_agent_and_sends_nothing_when_every_gate_is_closed() -> N
     assert endpoint["endpoint"]["address"]["socket_address"] == {"address": "192.0.2.1", "port_value": 8000}
 
 
-def test_rules_ask_for_metrics_that_the_agent_has() -> None:
-    rules = yaml.safe_load(_rendered("monitoring", "rules"))["groups"][0]["rules"]
-    text = " ".join(rule["expr"] for rule in rules)
-    source = (ROOT / "agent" / "metrics.py").read_text()
-    names = set(re.findall(r"nodegate_[a-z_]+", text))
-    assert len(names) > 4
-    for name in names:
-        assert f'"{name.removesuffix("_info")}"' in source, name
+def test_prometheus_is_told_row_and_pool_where_a_node_has_them() -> None:
+    def of(place: dict[str, Any]) -> dict[str, Any]:
+        return targets([replace(node("n1", "192.0.2.1", None), given=place)])[0]
+
+    def labels(*told: dict[str, Any]) -> list[dict[str, str]]:
+        text = _rendered(
+            "monitoring",
+            "prometheus",
+            monitoring_targets=told,
+            monitoring_interval_s=15,
+            monitoring_folder="/etc/prometheus",
+            monitoring_alertmanagers=["mon-1:9093"],
+        )
+        made = yaml.safe_load(text)
+        assert made["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] == ["mon-1:9093"]
+        return [one["labels"] for one in made["scrape_configs"][0]["static_configs"]]
+
+    plain = {"node": "n1", "platform": "generic-8gpu"}
+    assert labels(of({}), of({"nodegate_row": 3, "nodegate_pool": "chat"})) == [
+        plain,
+        {**plain, "row": "3", "pool": "chat"},
+    ]
+
+
+def test_what_a_pool_needs_is_the_inventorys_word() -> None:
+    def of(name: str, **place: Any) -> Node:
+        return replace(
+            node(name, "192.0.2.1", {}), given={f"nodegate_{key}": to for key, to in place.items()}
+        )
+
+    assert minimums([of("n1"), of("n2", pool="chat")]) == []
+    nodes = [of("n1", pool="chat", min_ready=2), of("n2", pool="chat", min_ready="2"), of("n3", min_ready=1)]
+    found = minimums(nodes)
+    assert found == [{"pool": "chat", "minimum": 2}, {"pool": "kimi", "minimum": 1}]
+    rules = yaml.safe_load(_rendered("monitoring", "minimums", monitoring_minimums=found))["groups"][0][
+        "rules"
+    ]
+    assert rules[0] == {
+        "record": "nodegate:pool:minimum_ready",
+        "expr": "vector(2)",
+        "labels": {"pool": "chat"},
+    }
+    none = yaml.safe_load(_rendered("monitoring", "minimums", monitoring_minimums=[]))
+    assert none["groups"][0]["rules"] == []
+    with pytest.raises(ConfigError, match="n2: nodegate_min_ready is 3, but 2"):
+        minimums([of("n1", pool="chat", min_ready=2), of("n2", pool="chat", min_ready=3)])
+    with pytest.raises(ConfigError, match="not a number"):
+        minimums([of("n1", min_ready="many")])
+    share = [of(f"n{i}", pool="chat", min_ready="75%") for i in range(5)]
+    assert minimums(share) == [{"pool": "chat", "minimum": 4}]

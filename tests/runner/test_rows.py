@@ -10,7 +10,7 @@ from runner_kit import result
 
 from agent.check_track import ResultChange
 from agent.commands.status import show_status
-from agent.daemon_parts import news_of
+from agent.daemon_news import news_of
 from agent.model import Finding, Verdict
 from agent.rows import cause_of, merge, names, shared_causes, subjects, worst_first
 
@@ -60,7 +60,8 @@ def test_a_failure_is_logged_as_a_warning_and_a_burst_as_one_line() -> None:
     well = ResultChange(result("xid", "node", Verdict.FAIL), result("xid", "node", Verdict.PASS))
     unchanged = ResultChange(None, result("gpu.count", "node", Verdict.PASS))
     lines = list(news_of([*bad, well, unchanged]))
-    assert [level for level, _ in lines] == [30, 20]
+    assert [level for level, *_ in lines] == [30, 20]
+    assert [fields["subject"] for fields in lines[0][2]] == [f"gpu{n}" for n in range(8)]
     assert lines[0][1] == "gpu.ecc gpu0-gpu7: FAIL: 12 errors"
     assert lines[1][1].startswith("xid node: PASS: ")
 

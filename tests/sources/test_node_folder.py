@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from node_kit import small_documents, write_node
 from nodes import node_dir
 
-from agent.errors import ConfigError
+from agent.errors import ConfigError, SourceUnavailable
 from agent.sources import node_folder as module
 from agent.sources.node_folder import load_node_folder
+from agent.sources.replay import replay_sources
 
 
 def refused(folder: Path) -> str:
@@ -170,6 +171,19 @@ def test_any_document_loads_or_is_refused(tmp_path: Path, path: str, value: Any)
         load_node_folder(write_node(tmp_path / "n", documents))
     except ConfigError as cause:
         assert "\n" not in str(cause)
+
+
+def test_figures_of_measured_tests(tmp_path: Path) -> None:
+    documents = small_documents()
+    documents["measured.json"] = {"nccl.all_reduce": {"bus_gb_s": 328.0}}
+    node = write_node(tmp_path / "n", documents)
+    assert replay_sources(node, None).sources.workloads.recorded("nccl.all_reduce") == {"bus_gb_s": 328.0}
+    with pytest.raises(SourceUnavailable, match=r"records nothing of load.gpu \(measured.json\)"):
+        replay_sources(node, None).sources.workloads.recorded("load.gpu")
+    (node / "measured.json").write_text('{"nccl.all_reduce": {"bus_gb_s": "fast"}}')
+    assert refused(node).startswith("measured.json: nccl.all_reduce.bus_gb_s: ")
+    (node / "measured.json").write_text('{"nccl.all_reduce": {"bus_gb_s": -1}}')
+    assert refused(node).startswith("measured.json: nccl.all_reduce.bus_gb_s: ")
 
 
 @pytest.mark.parametrize("part", ["root", "node.yaml", "nvml.json", "net.json", "kmsg.txt", "links.json"])

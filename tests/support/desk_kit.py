@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fake_h200 import h200_node
 from server_kit import profile
 
 from agent.admin import Office
+from agent.checklist.office import ChecklistOffice
 from agent.checks.registry import Check, load_all
 from agent.gatekeeper import Gatekeeper, Ports
 from agent.holds import HoldStore
 from agent.model import EnginePhase, EngineStatus, Finding, Result, ServingClass, Snapshot, Verdict
 from agent.operator_desk import OperatorDesk
+from agent.profile_loader import LoadedProfile
 from agent.publisher import NodeFacts, Publication, Publisher, answers_of, boottime_s
 from agent.sources.clock import LiveClock
 
@@ -80,6 +84,9 @@ class Desk:
         hands = {name: Hands(name) for name in self.profile.engines}
         self.gates = Gatekeeper(self.profile, CHECKS, LiveClock(), self.store, ports, hands=hands)
         self.desk = OperatorDesk(self.gates, self.notes)
+        loaded = LoadedProfile(self.profile, "h", (), ())
+        sources = replace(h200_node().sources, clock=LiveClock(), simulated=True)
+        self.checklists = ChecklistOffice(folder, sources, lambda: loaded, self.gates, self.desk)
         self.say(Verdict.PASS)
 
     def say(self, verdict: Verdict) -> None:
@@ -117,6 +124,7 @@ class Desk:
             log_tail=lambda engine, lines: ["a line"][:lines] if engine == "glm" else None,
             main_loop=self.loop,
             wall_s=time.time,
+            checklists=self.checklists,
         )
 
     def _publish(self) -> None:

@@ -37,6 +37,7 @@ from agent.sources import (
     RingInfo,
     Sources,
 )
+from agent.sources.checklist_runs import ChecklistRun, RunEnd
 from agent.sources.fault_history import PartFault
 from agent.sources.gpu_reading import GpuIdentity, GpuReading, NvmlGroup, NvmlRefusal, SystemReading
 from agent.sources.group_reading import GroupObservation
@@ -280,6 +281,25 @@ class FakeHistory:
 
 
 @dataclass
+class FakeRuns:
+    node: dict[str, Any]
+    reads: set[str]
+
+    def runs(self, checklist: str) -> Sequence[ChecklistRun]:
+        """`checklists: {runs: {NAME: [{run_id, end, summary, parts}]}, parts: {}}`, newest first."""
+        self.reads.add("checklists.runs")
+        told = _given(_given(self.node["checklists"], "the records").get("runs", {}), "the records")
+        return [
+            ChecklistRun(**{**run, "end": RunEnd(run["end"])})
+            for run in _given(told.get(checklist, []), checklist)
+        ]
+
+    def parts_now(self) -> Mapping[str, str]:
+        parts: dict[str, str] = _given(self.node["checklists"].get("parts", {}), "the hardware")
+        return parts
+
+
+@dataclass
 class FakeLaunches:
     node: dict[str, Any]
     reads: set[str]
@@ -399,7 +419,7 @@ class FakeNode:
         empty: dict[str, Any] = {"net": {}, "files": {}, "links": {}, "kmsg": [], "engines": {}}
         self.data = (
             empty
-            | {"host": {}, "bmc": {}, "faults": [], "launches": {}, "groups": {}}
+            | {"host": {}, "bmc": {}, "faults": [], "launches": {}, "groups": {}, "checklists": {}}
             | (self.data if self.shared else copy.deepcopy(self.data))
         )
         self.nvml = FakeNvml(self.data, self.clock, self.reads)
@@ -414,6 +434,7 @@ class FakeNode:
             host=FakeHost(self.data, self.reads),
             bmc=FakeBmc(self.data, self.reads),
             history=FakeHistory(self.data),
+            checklists=FakeRuns(self.data, self.reads),
             launches=FakeLaunches(self.data, self.reads),
             groups=FakeGroups(self.data, self.clock, self.reads),
             simulated=True,

@@ -1,0 +1,1 @@
+"""Checklists: ordered steps that prove a node, resumable, with a record that outlives them."""
