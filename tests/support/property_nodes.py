@@ -100,7 +100,7 @@ def variants() -> tuple[Variant, ...]:
     models = {name: {"launch": {"model": f"/models/{name}"}} for name in h200.profile.engines}
     weights = Variant("fake-weights", h200.data, h200_profile({"engines": models}))
     folders = (_of_folder(name) for name in ("b300-roce", "h200-ib"))
-    return (h200, imex, weights, _recorded(h200), _grouped(h200), *folders)
+    return (h200, imex, weights, _recorded(h200), _grouped(h200), _proven(h200), *folders)
 
 
 def _recorded(h200: Variant) -> Variant:
@@ -124,6 +124,14 @@ def _grouped(h200: Variant) -> Variant:
     ]
     groups = {"glm": {"rank": 0, "stage": "go", "phase": "warm", "serving": True, "peers": peers}}
     return Variant("fake-group", {**h200.data, "groups": groups}, profile)
+
+
+def _proven(h200: Variant) -> Variant:
+    """A checklist is required, and has passed on the parts that are there."""
+    parts = {f"gpu{slot}": gpu["identity"]["uuid"] for slot, gpu in enumerate(h200.data["nvml"]["gpus"])}
+    run = {"run_id": "20261129T200000Z-burn-in", "end": "passed", "summary": "passed", "parts": parts}
+    data = {**h200.data, "checklists": {"runs": {"burn-in": [run]}, "parts": parts}}
+    return Variant("fake-proven", data, h200_profile({"admission": {"require": ["burn-in"]}}))
 
 
 def variant_for(check: Check) -> Variant:
