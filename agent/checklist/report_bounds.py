@@ -36,6 +36,7 @@ LEVELS = (
     Bounds(text_chars=4000, rows=400, steps=400, curves=400, points=40_000),
     Bounds(text_chars=600, rows=100, steps=200, curves=200, points=16_000),
     Bounds(text_chars=120, rows=10, steps=100, curves=48, points=6_000),
+    Bounds(text_chars=30, rows=2, steps=100, curves=16, points=1_000),
 )
 #: Fewer points of a curve would not show its course.
 _FEWEST_POINTS = 20

@@ -14,6 +14,7 @@ import pytest
 from checklist_record import failed_record, small_record
 
 from agent import __version__
+from agent.checklist import report
 from agent.checklist.record import Curve, RunRecord, StepFinding, StepRecord, Value
 from agent.checklist.report import MOST_BYTES, texts, write_reports
 from agent.checklist.report_text import clean, headline, took
@@ -240,6 +241,32 @@ def test_the_largest_records_stay_small_and_say_what_is_left_out() -> None:
     for words in ("steps: ", "curves: ", "findings: ", "100000 points"):
         assert words in left_out
     assert "Left out of this report" in made["report.html"]
+
+
+def test_the_last_bounds_hold_whatever_is_in_every_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once to the last ones: those before would make gigabytes of such a record."""
+    hostile = '"' * 300
+    found = StepFinding(check=hostile, subject=hostile, verdict=Verdict.FAIL)
+    found = found.model_copy(
+        update=dict.fromkeys(("observed", "expected", "unit", "summary", "hint"), hostile)
+    )
+    value = Value(name="x", subject=hostile, value=1 / 3, unit=hostile, expected=hostile)
+    values = [value.model_copy(update={"name": f"x{at}{hostile}"}) for at in range(12)]
+    step = StepRecord(
+        id="s", title=hostile, kind="check", verdict=Verdict.FAIL, summary=hostile, hint=hostile
+    )
+    step = step.model_copy(update={"findings": [found] * 12, "values": values})
+    curve = Curve(
+        step="s0", name="x", subject=hostile, unit=hostile, points=[(float(n), n % 7) for n in range(700)]
+    )
+    record = small_record(
+        steps=[step.model_copy(update={"id": f"s{at}"}) for at in range(110)],
+        curves=[curve.model_copy(update={"name": f"x{at}"}) for at in range(20)],
+        **dict.fromkeys(("node", "checklist", "who", "reason"), hostile),
+    )
+    monkeypatch.setattr(report, "LEVELS", report.LEVELS[-1:])
+    for name, text in texts(record).items():
+        assert len(text.encode()) < MOST_BYTES, name
 
 
 def test_the_same_record_gives_the_same_bytes(tmp_path: Path) -> None:
