@@ -12,8 +12,8 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(she
 	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
-# Many tests wait for processes: one worker more than processors. Each of them collects all tests once.
-WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
+# Half of the tests wait for processes: a few more workers than processors. Each of them collects all tests once.
+WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
 # Where the environment forbids bytecode, every process would compile the whole package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
