@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from agent.checklist.store import RecordError, RunStore
 from agent.checklist.watch import ChecklistWatch
 from agent.errors import SourceError
 from agent.gatekeeper import Gatekeeper
+from agent.holds import Hold
 from agent.launch.preset import FOLDER as PRESETS
 from agent.launch.soak_demand import SoakDemand
 from agent.operator_desk import GateOrder, Given, MaintenanceOrder, OperatorDesk, OrderRefused
@@ -86,13 +87,16 @@ class ChecklistOffice:
 
     async def passed(self, run_id: str, soak_s: float, who: str) -> list[str]:
         """End maintenance and quarantine on the proof of a run; the engines' next launches soak so long."""
+        held = self._held()
         try:
-            record = await asyncio.to_thread(self._prove, run_id)
+            record = await asyncio.to_thread(self._prove, run_id, held)
             await asyncio.to_thread(self._ask_soak, soak_s)
         except (ProofRefused, SourceError) as cause:
             raise OrderRefused(str(cause)) from cause
         except OSError as cause:
             raise OrderRefused(f"the soak cannot be asked for: {cause.strerror or cause}", 507) from cause
+        if self._held() != held:
+            raise OrderRefused("maintenance or quarantine changed meanwhile; nothing was ended")
         given = Given(f"checklist {record.checklist} passed, run {run_id}, by {record.who}"[:500], who)
         said = []
         for name, gate in self._gates.records.items():
@@ -108,10 +112,19 @@ class ChecklistOffice:
         """Have maintenance hold, with the step that failed in its reason."""
         return await self._desk.hold_maintenance(f"run {run_id} failed at {step}: {why}", who)
 
-    def _prove(self, run_id: str) -> RunRecord:
+    def _held(self) -> dict[str, Hold]:
+        """What a proof would end."""
+        gates = self._gates
+        held = {} if gates.maintenance is None else {"maintenance": gates.maintenance}
+        for name, gate in gates.records.items():
+            if gate.holds.quarantine is not None:
+                held[f"quarantine of {name}"] = gate.holds.quarantine
+        return held
+
+    def _prove(self, run_id: str, held: Mapping[str, Hold]) -> RunRecord:
         loaded, clock = self._loaded(), self._sources.clock
         parts = parts_of(self._sources, loaded.profile, serials=False)
-        now = Now(loaded.hash, clock.boot_id(), parts, clock.wall_s(), self._sources.simulated)
+        now = Now(loaded.hash, clock.boot_id(), parts, clock.wall_s(), self._sources.simulated, held)
         return prove(self.store, run_id, now, own_of(loaded))
 
     def _ask_soak(self, soak_s: float) -> None:
