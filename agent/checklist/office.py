@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from agent.checklist.hardware import parts_of
-from agent.checklist.load import own_of
+from agent.checklist.load import load_named, own_of
 from agent.checklist.proof import Now, ProofRefused, prove
 from agent.checklist.record import RunRecord
 from agent.checklist.store import RecordError, RunStore
 from agent.checklist.watch import ChecklistWatch
-from agent.errors import SourceError
+from agent.errors import ConfigError, SourceError
 from agent.gatekeeper import Gatekeeper
 from agent.holds import Hold
 from agent.launch.preset import FOLDER as PRESETS
@@ -111,6 +111,37 @@ class ChecklistOffice:
     async def failed(self, run_id: str, step: str, why: str, who: str) -> list[str]:
         """Have maintenance hold, with the step that failed in its reason."""
         return await self._desk.hold_maintenance(f"run {run_id} failed at {step}: {why}", who)
+
+    def refuse_to_open(self, *, behind_maintenance: bool) -> None:
+        """Raise OrderRefused for what might start an engine beside a run that loads or stops the engines.
+
+        What is only behind maintenance, as a drain that ends, starts nothing while that holds.
+        """
+        if behind_maintenance and self._gates.maintenance is not None:
+            return
+        try:
+            told = self.store.progress() if self.store.is_running() else None
+        except SourceError as cause:
+            raise OrderRefused(f"a checklist is under way, and nothing is known of it: {cause}") from cause
+        if told is not None and self._uses_the_node(told):
+            at = f"run {told.get('run_id')}, step {told.get('step')}"
+            raise OrderRefused(
+                f"the checklist {told.get('name')} is under way ({at}), and an engine would run beside it;"
+                " wait for its end, or end it with Ctrl-C where it runs"
+            )
+
+    def _uses_the_node(self, told: Mapping[str, Any]) -> bool:
+        """Whether a run needs closed gates, and has not come to its own gate step."""
+        if told.get("verdict") is not None:
+            return False
+        try:
+            checklist = load_named(str(told.get("name")), own_of(self._loaded()))
+        except ConfigError:  # of a file: what it does is not known
+            return True
+        names = [step.id for step in checklist.steps]
+        if checklist.needs != "closed":
+            return False
+        return checklist.gate is None or told.get("step") in names[: checklist.gate]
 
     def _held(self) -> dict[str, Hold]:
         """What a proof would end."""
