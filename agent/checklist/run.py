@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from agent.checklist.store import RunStore
 from agent.errors import ConfigError, DaemonError, SourceError
 from agent.model import Verdict
 
+log = logging.getLogger("nodegate.checklist")
 _RUNS: Mapping[type, Callable[[Any, Surroundings], Ended]] = {
     CheckStep: run_check_step,
     MeasureStep: run_measure_step,
@@ -74,6 +76,11 @@ class Run:
         except KeyboardInterrupt as cause:
             self._leave(kept)
             raise CalledOff from cause
+        # The edge of a step: a defect, or a daemon that answers nonsense, is no evidence; maintenance holds.
+        except Exception as defect:
+            log.exception("step %s broke", step.id)
+            text = f"the step broke: {type(defect).__name__}: {defect}"
+            ended = Ended(Verdict.UNKNOWN, text, hint=step.on_fail)
         self._end(kept, ended)
 
     def _begin(self, kept: StepRecord) -> None:

@@ -11,11 +11,13 @@ import pytest
 from checklist_kit import Bench, soak_result
 
 from agent.checklist.load import load_checklist
+from agent.checklist.may_start import refuse_unless_held, why_not_held
 from agent.checklist.model import Checklist
 from agent.checklist.record import RunRecord
 from agent.checklist.resume import take_up, to_resume
 from agent.checklist.run import Run
 from agent.checklist.steps import CalledOff
+from agent.errors import ConfigError
 from agent.holds import Hold
 from agent.model import Verdict
 from agent.profile_loader import load_profile
@@ -73,8 +75,19 @@ def resumed(bench: Bench, mine: Checklist) -> RunRecord:
     return run_of(bench, mine, record).go()
 
 
-def test_a_run_that_is_called_off_at_the_gate_waits_on(bench: Bench, mine: Checklist) -> None:
+def test_a_run_that_is_called_off_at_the_gate_waits_on(
+    bench: Bench, mine: Checklist, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leave_at_the_gate(bench, mine)
+    record = to_resume(bench.store, mine)
+    daemon = bench.daemon
+    warming = {"mode": "manage", "gates": [{"engine": "main", "state": "warming"}]}
+    with monkeypatch.context() as patched:
+        patched.setattr(daemon, "status", lambda: warming)
+        refuse_unless_held(daemon, mine, record)
+        take_up(record, mine, "after a reboot")  # what is done again needs closed gates again
+        with pytest.raises(ConfigError, match=r"main \(warming\) may be started at any moment, beside mine"):
+            refuse_unless_held(daemon, mine, record)
     record = resumed(bench, mine)
     assert record.verdict is Verdict.PASS and bench.daemon.states() == ["serving"]
 
@@ -109,3 +122,32 @@ def test_the_maintenance_that_a_run_itself_entered_is_ended_by_it(bench: Bench, 
     bench.daemon.soak = soak_result(())
     assert resumed(bench, mine).verdict is Verdict.PASS
     assert bench.daemon.gates.maintenance is None
+
+
+def test_a_gate_step_that_breaks_leaves_the_node_in_maintenance(bench: Bench, mine: Checklist) -> None:
+    """The holds have ended by then: nothing may end the run without a word to the daemon."""
+    daemon = bench.daemon
+    bench.daemon.status = lambda: {"holds": {}, "results": []}  # type: ignore[method-assign]
+    record = run_of(bench, mine, bench.record(mine)).go()
+    assert record.verdict is Verdict.UNKNOWN and "the step broke: KeyError" in record.steps[2].summary
+    held = daemon.gates.maintenance
+    assert held is not None and held.reason.startswith(f"run {record.run_id} failed at open: the step broke")
+
+
+@pytest.mark.parametrize(
+    ("mode", "state", "may"),
+    [
+        ("manage", "failed", False),
+        ("manage", "preflight", False),
+        ("manage", "warming", False),
+        ("gate", "failed", True),
+        ("manage", "maintenance", True),
+        ("manage", "quarantined", True),
+        ("manage", "stopped", True),
+    ],
+)
+def test_closed_gates_whose_engines_may_start(mode: str, state: str, may: bool) -> None:
+    told = why_not_held({"mode": mode, "gates": [{"engine": "main", "state": state}]}, "burn-in")
+    assert told == (None if may else f"main ({state}) may be started at any moment, beside burn-in")
+    open_ = why_not_held({"mode": mode, "gates": [{"engine": "main", "state": "serving"}]}, "burn-in")
+    assert open_ == "main still works for clients, and burn-in would disturb it"
