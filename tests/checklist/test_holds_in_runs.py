@@ -17,6 +17,7 @@ from agent.checklist.record import RunRecord
 from agent.checklist.resume import take_up, to_resume
 from agent.checklist.run import Run
 from agent.checklist.steps import CalledOff
+from agent.checklist.store import RecordError
 from agent.errors import ConfigError
 from agent.holds import Hold
 from agent.model import Verdict
@@ -132,6 +133,25 @@ def test_a_gate_step_that_breaks_leaves_the_node_in_maintenance(bench: Bench, mi
     assert record.verdict is Verdict.UNKNOWN and "the step broke: KeyError" in record.steps[2].summary
     held = daemon.gates.maintenance
     assert held is not None and held.reason.startswith(f"run {record.run_id} failed at open: the step broke")
+
+
+@pytest.mark.parametrize("good", [False, True])
+def test_a_gate_whose_end_cannot_be_kept(
+    bench: Bench, mine: Checklist, monkeypatch: pytest.MonkeyPatch, good: bool
+) -> None:
+    """The disk is full by the end of the gate step: the engine that did not come up is held all the same."""
+    bench.daemon.soak = soak_result(() if good else ("gpu.throttle gpu3: throttled",))
+    record, write = bench.record(mine), bench.store.write
+
+    def full(kept: RunRecord, progress: dict[str, object]) -> None:
+        if kept.steps[2].verdict is not None:
+            raise RecordError("no space left")
+        write(kept, progress)
+
+    monkeypatch.setattr(bench.store, "write", full)
+    with pytest.raises(RecordError):
+        run_of(bench, mine, record).go()
+    assert (bench.daemon.gates.maintenance is None) == good
 
 
 @pytest.mark.parametrize(
