@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from agent.checklist.begin import Facts, new_record
+from agent.checklist.drained import await_drained
 from agent.checklist.hardware import parts_of
 from agent.checklist.load import load_checklist, load_named, origin_of, own_of, with_settings
 from agent.checklist.may_start import refuse_unless_held
@@ -19,7 +20,7 @@ from agent.checklist.model import Checklist
 from agent.checklist.operator import Operator, ask_on_terminal
 from agent.checklist.places import Places, find_places, node_name
 from agent.checklist.record import RunRecord
-from agent.checklist.report import write_reports
+from agent.checklist.report import refuse_unwritable, write_reports
 from agent.checklist.resume import refuse_to_resume, take_up, to_resume
 from agent.checklist.run import Run
 from agent.checklist.show import show_record
@@ -70,9 +71,13 @@ def conduct(wanted: Wanted) -> int:
     checklist = _checklist(wanted, places)
     set_lower, shortened = with_settings(checklist, wanted.settings)
     _refuse_answers_to_nothing(checklist, wanted)
+    out = Out()
+    if checklist.needs == "closed" and places.daemon is not None:
+        await_drained(places.daemon, out.line)
+    if wanted.report is not None:
+        refuse_unwritable(wanted.report)
     store = RunStore(places.state_dir)
     store.make()
-    out = Out()
     out.banner(places.node is not None, places.node.name if places.node is not None else "")
     with (
         store.lock(),
@@ -149,6 +154,7 @@ def _surroundings(
         sources=sources,
         checks=load_all(),
         ask=Operator(wanted.who, wanted.answers, prompt=prompt, wall_s=sources.clock.wall_s),
+        asks_person=lambda step: prompt is not None and step not in wanted.answers,
         say=out.line,
         daemon=places.daemon,
     )
