@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -197,7 +198,10 @@ def test_the_daemon_tells_the_newest_run(bench: Bench) -> None:
     assert checklist_line(watch.current).startswith("checklist burn-in runs: 5 of 6 steps, at before (")
     watch.look()
     assert watch.current["running"] is False
-    assert "burn-in was left: 5 of 6 steps" in checklist_line(watch.current)
+    left = checklist_line(watch.current)
+    assert "burn-in was left: 5 of 6 steps" in left and re.search(
+        r"since \d{4}-\d\d-\d\d [\d:]{8} UTC$", left
+    )
     (bench.store.folder / record.run_id / "progress.json").write_text("[")
     watch.look()
     assert watch.current is None
@@ -258,7 +262,7 @@ def test_a_run_by_the_command_line_is_resumed_by_it(
     )
     words = ("checklist", "run", "mine", "--file", str(path), "--node", str(node_dir("gb10")))
     asked = in_process(capsys, *words)
-    assert asked.returncode == 3 and "--resume --answer 'flow=NUMBER' --who NAME" in asked.stderr
+    assert asked.returncode == 3 and "--resume --answer flow=NUMBER --who NAME" in asked.stderr
     refused = in_process(capsys, *words, "--resume", "--answer", "flow=much", "--who", "anna")
     assert refused.returncode == 3 and "'much' is no number" in refused.stderr
     failed = in_process(capsys, *words, "--resume", "--answer", "flow=18", "--who", "anna")
