@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checklist_kit import Bench, soak_result
 
+from agent.checklist import step_check
 from agent.checklist.load import load_checklist
 from agent.checklist.may_start import refuse_unless_held, why_not_held
 from agent.checklist.model import Checklist
@@ -21,6 +23,7 @@ from agent.checklist.store import RecordError
 from agent.errors import ConfigError
 from agent.holds import Hold
 from agent.model import Verdict
+from agent.one_shot import run_pass
 from agent.profile_loader import load_profile
 
 STEPS = """
@@ -133,6 +136,20 @@ def test_a_gate_step_that_breaks_leaves_the_node_in_maintenance(bench: Bench, mi
     assert record.verdict is Verdict.UNKNOWN and "the step broke: KeyError" in record.steps[2].summary
     held = daemon.gates.maintenance
     assert held is not None and held.reason.startswith(f"run {record.run_id} failed at open: the step broke")
+
+
+def test_checks_that_take_longer_than_their_step_do_not_pass(
+    bench: Bench, mine: Checklist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*given: Any, **more: Any) -> Any:
+        bench.sleep(61)
+        return run_pass(*given, **more)
+
+    monkeypatch.setattr(step_check, "run_pass", slow)
+    record = run_of(bench, mine, bench.record(mine)).go()
+    assert record.verdict is Verdict.UNKNOWN and "not done within 60 s" in record.steps[0].summary
+    held = bench.daemon.gates.maintenance
+    assert held is not None and "failed at look: not done within 60 s" in held.reason
 
 
 @pytest.mark.parametrize("good", [False, True])
