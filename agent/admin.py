@@ -33,6 +33,17 @@ from agent.status_view import status_json
 MAX_BODY_BYTES = 64 * 1024
 #: The longest an order may take: a slow disk, not a hung main loop.
 ORDER_DEADLINE_S = 15.0
+#: What may start an engine.
+_OPENING = frozenset(
+    {
+        GateOrder.RESUME,
+        GateOrder.CLEAR,
+        GateOrder.FORCE_OPEN,
+        EngineOrder.START,
+        EngineOrder.RESTART,
+        MaintenanceOrder.EXIT,
+    }
+)
 
 
 def _one_line(text: str) -> str:
@@ -140,19 +151,27 @@ def _add_orders(app: FastAPI, office: Office) -> None:
     """What changes something."""
     desk = office.desk
 
+    async def refuse_beside_run(order: GateOrder | EngineOrder | MaintenanceOrder) -> None:
+        if order in _OPENING:
+            behind = order is not MaintenanceOrder.EXIT
+            await asyncio.to_thread(office.checklists.refuse_to_open, behind_maintenance=behind)
+
     @app.post("/gate/{order}")
     async def gate(request: Request, order: GateOrder, body: GateBody) -> dict[str, list[str]]:
         given = _given(request, body.reason)
+        await refuse_beside_run(order)
         return await _on_main_loop(office, desk.gate(order, body.engine, given, body.for_s))
 
     @app.post("/engine/{order}")
     async def engine(request: Request, order: EngineOrder, body: EngineBody) -> dict[str, list[str]]:
+        await refuse_beside_run(order)
         return await _on_main_loop(office, desk.engine(order, body.engine, _given(request, body.reason)))
 
     @app.post("/maintenance/{order}")
     async def maintenance(
         request: Request, order: MaintenanceOrder, body: MaintenanceBody
     ) -> dict[str, list[str]]:
+        await refuse_beside_run(order)
         return await _on_main_loop(office, desk.maintenance(order, _given(request, body.reason)))
 
     @app.post("/waive")

@@ -15,6 +15,7 @@ from agent.probes import Probes
 from agent.publisher import Publisher, Reply
 
 if TYPE_CHECKING:
+    from agent.metrics_page import MetricsPage
     from agent.page.answer import StatusPage
 
 METHODS = ["GET", "HEAD", "OPTIONS"]
@@ -63,12 +64,15 @@ def _add_documents(app: FastAPI, publisher: Publisher) -> None:
 
         return _respond(request, group_reply(publisher, engine, nonce))
 
+    @cache
+    def metrics_page() -> MetricsPage:
+        from agent.metrics_page import MetricsPage
+
+        return MetricsPage(publisher)
+
     @app.api_route("/metrics", methods=METHODS)
     async def metrics(request: Request) -> Response:
-        from agent.metrics import CONTENT_TYPE
-        from agent.status_view import metrics_text
-
-        return _respond(request, Reply(200, metrics_text(publisher), CONTENT_TYPE))
+        return _respond(request, metrics_page().reply())
 
     @app.api_route("/history", methods=METHODS)
     async def history(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Snapshot and gate answers as Prometheus text, rendered ahead of a scrape so that it reads only bytes.
+"""Snapshot and gate answers as Prometheus text, made from what has been published when a scraper asks.
 
 Names are a contract with dashboards (docs/adr); base units, prefix `nodegate_`.
 """

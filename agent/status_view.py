@@ -14,6 +14,7 @@ from agent.gate_record import GateRecord
 from agent.group.answer import group_view
 from agent.holds import as_json as holds_as_json
 from agent.metrics import GateSample, render_metrics
+from agent.metrics_more import More
 from agent.metrics_view import more_of
 from agent.model import EngineStatus, Result, Snapshot, Verdict, worst
 from agent.pairs import pair_view
@@ -101,7 +102,9 @@ def metrics_text(publisher: Publisher) -> bytes:
     if current is None or current.snapshot is None:
         snapshot = Snapshot("", "", False, "", 0.0, 0.0)
         samples, pairs = _samples(publisher, current), _pairs_ready(publisher, current)
-        return render_metrics(snapshot, samples, pairs=pairs, durations_s={}, now_mono_s=0.0)
+        # Without the mode alerts would take a node that only observes for one whose gates are closed.
+        more = more_of(current, current.gate_mono_s + age_s) if current else More()
+        return render_metrics(snapshot, samples, pairs=pairs, durations_s={}, now_mono_s=0.0, more=more)
     now_mono_s = current.gate_mono_s + age_s
     return render_metrics(
         current.snapshot,

@@ -26,15 +26,21 @@ _MOST_CAPTURES = 8
 
 def read_status(case: Case) -> Iterator[Piece]:
     """What the daemon answers now, and the holds on disk. Raises SourceUnavailable without an answer."""
+    problems = []
     if case.state_dir is not None and (case.state_dir / HOLDS).exists():
-        yield Piece("status/holds.json", read_whole(case.state_dir / HOLDS, case.most_bytes))
-    if case.run_dir is None:
+        try:
+            yield Piece("status/holds.json", read_whole(case.state_dir / HOLDS, case.most_bytes))
+        except SourceUnavailable as cause:
+            problems.append(str(cause))
+    if case.run_dir is None and not problems:
         raise NotHere("no daemon belongs to a captured node; name one with --run-dir")
     try:
-        status = AdminClient(case.run_dir).get("/status")
+        if case.run_dir is not None:
+            yield Piece("status/status.json", as_json(AdminClient(case.run_dir).get("/status")), prompts=True)
     except DaemonError as cause:
-        raise SourceUnavailable(str(cause)) from cause
-    yield Piece("status/status.json", as_json(status), prompts=True)
+        problems.append(str(cause))
+    if problems:
+        raise SourceUnavailable("; ".join(problems))
 
 
 def read_journal(case: Case) -> Iterator[Piece]:

@@ -12,13 +12,15 @@ from pathlib import Path
 from types import FrameType
 
 from agent.checklist.begin import Facts, new_record
+from agent.checklist.drained import await_drained
 from agent.checklist.hardware import parts_of
 from agent.checklist.load import load_checklist, load_named, origin_of, own_of, with_settings
+from agent.checklist.may_start import refuse_unless_held
 from agent.checklist.model import Checklist
 from agent.checklist.operator import Operator, ask_on_terminal
 from agent.checklist.places import Places, find_places, node_name
 from agent.checklist.record import RunRecord
-from agent.checklist.report import write_reports
+from agent.checklist.report import refuse_unwritable, write_reports
 from agent.checklist.resume import refuse_to_resume, take_up, to_resume
 from agent.checklist.run import Run
 from agent.checklist.show import show_record
@@ -34,8 +36,6 @@ from agent.sources.replay import ReplaySources
 
 EXIT_CALLED_OFF = 130
 _EXIT = {Verdict.FAIL: 1, Verdict.UNKNOWN: 2}
-#: States of a gate behind which an engine works for clients.
-_IN_SERVICE = ("serving", "degraded", "member", "draining")
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,14 @@ def conduct(wanted: Wanted) -> int:
     )
     checklist = _checklist(wanted, places)
     set_lower, shortened = with_settings(checklist, wanted.settings)
-    _refuse_open_gates(checklist, places)
     _refuse_answers_to_nothing(checklist, wanted)
+    out = Out()
+    if checklist.needs == "closed" and places.daemon is not None:
+        await_drained(places.daemon, out.line)
+    if wanted.report is not None:
+        refuse_unwritable(wanted.report)
     store = RunStore(places.state_dir)
     store.make()
-    out = Out()
     out.banner(places.node is not None, places.node.name if places.node is not None else "")
     with (
         store.lock(),
@@ -83,6 +86,9 @@ def conduct(wanted: Wanted) -> int:
         if places.joins and isinstance(opened, ReplaySources):
             opened.follow(places.scenario_began_mono_s)
         record = _record(wanted, places, checklist, shortened, store, opened.sources)
+        refuse_unless_held(places.daemon, checklist, record)
+        if not wanted.resume:
+            store.begin(record.run_id)
         given = _surroundings(wanted, places, set_lower, record, opened.sources, out)
         return _go(Run(given, store), given, store, wanted, out)
 
@@ -94,18 +100,6 @@ def _checklist(wanted: Wanted, places: Places) -> Checklist:
     if checklist.name != wanted.name:
         raise ConfigError(f"{wanted.file} holds the checklist {checklist.name}, not {wanted.name}")
     return checklist
-
-
-def _refuse_open_gates(checklist: Checklist, places: Places) -> None:
-    """What loads or stops an engine is not begun behind an open gate."""
-    if checklist.needs != "closed" or places.daemon is None:
-        return
-    serving = [gate["engine"] for gate in places.daemon.status()["gates"] if gate["state"] in _IN_SERVICE]
-    if serving:
-        raise ConfigError(
-            f"{', '.join(serving)} still works for clients, and {checklist.name} would disturb it",
-            remedy='first: nodegate maintenance enter --reason "..."',
-        )
 
 
 def _refuse_answers_to_nothing(checklist: Checklist, wanted: Wanted) -> None:
@@ -146,7 +140,6 @@ def _record(
         refuse_to_resume(record, fresh)
         take_up(record, checklist, boot_id)
         return record
-    store.begin(fresh.run_id)
     return fresh
 
 
@@ -161,6 +154,7 @@ def _surroundings(
         sources=sources,
         checks=load_all(),
         ask=Operator(wanted.who, wanted.answers, prompt=prompt, wall_s=sources.clock.wall_s),
+        asks_person=lambda step: prompt is not None and step not in wanted.answers,
         say=out.line,
         daemon=places.daemon,
     )

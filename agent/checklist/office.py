@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent.checklist.hardware import parts_of
-from agent.checklist.load import own_of
+from agent.checklist.load import load_named, own_of
 from agent.checklist.proof import Now, ProofRefused, prove
 from agent.checklist.record import RunRecord
 from agent.checklist.store import RecordError, RunStore
 from agent.checklist.watch import ChecklistWatch
-from agent.errors import SourceError
+from agent.errors import ConfigError, SourceError
 from agent.gatekeeper import Gatekeeper
+from agent.holds import Hold
 from agent.launch.preset import FOLDER as PRESETS
 from agent.launch.soak_demand import SoakDemand
 from agent.operator_desk import GateOrder, Given, MaintenanceOrder, OperatorDesk, OrderRefused
@@ -86,13 +87,16 @@ class ChecklistOffice:
 
     async def passed(self, run_id: str, soak_s: float, who: str) -> list[str]:
         """End maintenance and quarantine on the proof of a run; the engines' next launches soak so long."""
+        held = self._held()
         try:
-            record = await asyncio.to_thread(self._prove, run_id)
+            record = await asyncio.to_thread(self._prove, run_id, held)
             await asyncio.to_thread(self._ask_soak, soak_s)
         except (ProofRefused, SourceError) as cause:
             raise OrderRefused(str(cause)) from cause
         except OSError as cause:
             raise OrderRefused(f"the soak cannot be asked for: {cause.strerror or cause}", 507) from cause
+        if self._held() != held:
+            raise OrderRefused("maintenance or quarantine changed meanwhile; nothing was ended")
         given = Given(f"checklist {record.checklist} passed, run {run_id}, by {record.who}"[:500], who)
         said = []
         for name, gate in self._gates.records.items():
@@ -108,10 +112,50 @@ class ChecklistOffice:
         """Have maintenance hold, with the step that failed in its reason."""
         return await self._desk.hold_maintenance(f"run {run_id} failed at {step}: {why}", who)
 
-    def _prove(self, run_id: str) -> RunRecord:
+    def refuse_to_open(self, *, behind_maintenance: bool) -> None:
+        """Raise OrderRefused for what might start an engine beside a run that loads or stops the engines.
+
+        What is only behind maintenance, as a drain that ends, starts nothing while that holds.
+        """
+        if behind_maintenance and self._gates.maintenance is not None:
+            return
+        try:
+            told = self.store.progress() if self.store.is_running() else None
+        except SourceError as cause:
+            raise OrderRefused(f"a checklist is under way, and nothing is known of it: {cause}") from cause
+        if told is not None and self._uses_the_node(told):
+            at = f"run {told.get('run_id')}, step {told.get('step')}"
+            raise OrderRefused(
+                f"the checklist {told.get('name')} is under way ({at}), and an engine would run beside it;"
+                " wait for its end, or end it with Ctrl-C where it runs"
+            )
+
+    def _uses_the_node(self, told: Mapping[str, Any]) -> bool:
+        """Whether a run needs closed gates, and has not come to its own gate step."""
+        if told.get("verdict") is not None:
+            return False
+        try:
+            checklist = load_named(str(told.get("name")), own_of(self._loaded()))
+        except ConfigError:  # of a file: what it does is not known
+            return True
+        names = [step.id for step in checklist.steps]
+        if checklist.needs != "closed":
+            return False
+        return checklist.gate is None or told.get("step") in names[: checklist.gate]
+
+    def _held(self) -> dict[str, Hold]:
+        """What a proof would end."""
+        gates = self._gates
+        held = {} if gates.maintenance is None else {"maintenance": gates.maintenance}
+        for name, gate in gates.records.items():
+            if gate.holds.quarantine is not None:
+                held[f"quarantine of {name}"] = gate.holds.quarantine
+        return held
+
+    def _prove(self, run_id: str, held: Mapping[str, Hold]) -> RunRecord:
         loaded, clock = self._loaded(), self._sources.clock
         parts = parts_of(self._sources, loaded.profile, serials=False)
-        now = Now(loaded.hash, clock.boot_id(), parts, clock.wall_s(), self._sources.simulated)
+        now = Now(loaded.hash, clock.boot_id(), parts, clock.wall_s(), self._sources.simulated, held)
         return prove(self.store, run_id, now, own_of(loaded))
 
     def _ask_soak(self, soak_s: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.checklist.hardware import differences
@@ -13,6 +13,7 @@ from agent.checklist.record import RunRecord
 from agent.checklist.settle import fault_of
 from agent.checklist.store import RunStore
 from agent.errors import AgentError, ConfigError, SourceUnavailable
+from agent.holds import Hold
 
 #: The last step before the gate ended at most so long ago, the first at most a day ago, in seconds.
 FRESH_S = 3600.0
@@ -32,6 +33,8 @@ class Now:
     parts: Mapping[str, str]
     wall_s: float
     simulated: bool
+    #: What would end, by what it is called: `maintenance`, `quarantine of ENGINE`.
+    held: Mapping[str, Hold] = field(default_factory=dict)
 
 
 def prove(store: RunStore, run_id: str, now: Now, own: Path | None) -> RunRecord:
@@ -42,7 +45,10 @@ def prove(store: RunStore, run_id: str, now: Now, own: Path | None) -> RunRecord
     except (SourceUnavailable, ConfigError) as cause:
         raise ProofRefused(str(cause)) from cause
     problem = (
-        _of_its_steps(record, checklist) or _of_the_node(record, now) or _of_its_age(record, checklist, now)
+        _of_its_steps(record, checklist)
+        or _of_the_node(record, now)
+        or _of_its_age(record, checklist, now)
+        or _of_the_holds(record, checklist, now)
     )
     if problem is not None:
         raise ProofRefused(f"run {run_id} proves nothing here: {problem}")
@@ -78,11 +84,22 @@ def _of_the_node(record: RunRecord, now: Now) -> str | None:
 
 
 def _of_its_age(record: RunRecord, checklist: Checklist, now: Now) -> str | None:
-    ended = [step.ended_wall_s for step in record.steps[: checklist.gate] if step.ended_wall_s is not None]
-    if not ended or min(ended) < now.wall_s - OLDEST_S or max(ended) < now.wall_s - FRESH_S:
+    ended = [step.ended_wall_s or 0.0 for step in record.steps[: checklist.gate]]
+    if min(ended) < now.wall_s - OLDEST_S or max(ended) < now.wall_s - FRESH_S:
         return (
             f"it is too old: the last step ended more than {FRESH_S / 60:g} min ago, or the first a day ago"
         )
     if max(ended) > now.wall_s + 1.0:
         return "it is from the future: the clock was set back"
+    return None
+
+
+def _of_the_holds(record: RunRecord, checklist: Checklist, now: Now) -> str | None:
+    """A hold from after the first step is for something that the run may not have seen."""
+    began_s = min(step.started_wall_s or 0.0 for step in record.steps[: checklist.gate])
+    for name, hold in now.held.items():
+        # A run that failed at its gate has entered maintenance itself, for the engine's sake.
+        own = hold.reason.startswith(f"run {record.run_id} failed at ")
+        if hold.since_wall_s > began_s and not own:
+            return f"{name} began after it: {hold.reason[:200]}; begin a new run, without --resume"
     return None

@@ -32,13 +32,26 @@ def write_reports(record: RunRecord, folder: Path) -> list[Path]:
             _replace(folder / name, text.encode())
             written.append(folder / name)
     except (OSError, ValueError) as cause:
-        reason = getattr(cause, "strerror", None) or cause
-        raise ConfigError(
-            f"cannot write the report: {reason}",
-            where=str(folder),
-            remedy="free space or name another folder with --report DIR; run.json has the run",
-        ) from cause
+        raise _unwritable(folder, cause, "; run.json has the run") from cause
     return written
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Make a folder for reports and try a file in it, before hours of steps. Raises ConfigError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as cause:
+        raise _unwritable(folder, cause, "; nothing was run") from cause
+
+
+def _unwritable(folder: Path, cause: Exception, rest: str) -> ConfigError:
+    return ConfigError(
+        f"cannot write the report: {getattr(cause, 'strerror', None) or cause}",
+        where=str(folder),
+        remedy=f"free space or name another folder with --report DIR{rest}",
+    )
 
 
 def texts(record: RunRecord) -> dict[str, str]:

@@ -33,7 +33,7 @@ def refuse_to_resume(record: RunRecord, wanted: RunRecord) -> None:
 
     `wanted` is the record that a run would begin with now.
     """
-    problem = None
+    problem, remedy = None, _ANEW
     changed = differences(record.parts, wanted.parts)
     left_s = max(
         (t for s in record.steps for t in (s.started_wall_s, s.ended_wall_s) if t is not None),
@@ -42,7 +42,9 @@ def refuse_to_resume(record: RunRecord, wanted: RunRecord) -> None:
     if record.definition != wanted.definition:
         problem = "the checklist has changed since"
     elif record.shortened != wanted.shortened:
-        problem = "it was begun with other numbers; give the same --set"
+        numbers = ", ".join(record.shortened) or "those of the checklist"
+        problem = f"it was begun with other numbers ({numbers})"
+        remedy = f"give the same --set, or {_ANEW}"
     elif record.profile_hash != wanted.profile_hash:
         problem = "the profile has changed since"
     elif changed:
@@ -50,7 +52,7 @@ def refuse_to_resume(record: RunRecord, wanted: RunRecord) -> None:
     elif not 0 <= wanted.started_wall_s - left_s <= MOST_AGE_S:
         problem = f"it was left more than {MOST_AGE_S / 3600:g} h ago, or the clock was set back"
     if problem is not None:
-        raise ConfigError(f"run {record.run_id} cannot be resumed: {problem}", remedy=_ANEW)
+        raise ConfigError(f"run {record.run_id} cannot be resumed: {problem}", remedy=remedy)
 
 
 def take_up(record: RunRecord, checklist: Checklist, boot_id: str) -> list[str]:

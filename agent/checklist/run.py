@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,10 +16,11 @@ from agent.checklist.step_gate import run_gate_step
 from agent.checklist.step_measure import run_measure_step
 from agent.checklist.step_question import run_question_step
 from agent.checklist.steps import CalledOff, Ended, Surroundings
-from agent.checklist.store import RunStore
+from agent.checklist.store import RecordError, RunStore
 from agent.errors import ConfigError, DaemonError, SourceError
 from agent.model import Verdict
 
+log = logging.getLogger("nodegate.checklist")
 _RUNS: Mapping[type, Callable[[Any, Surroundings], Ended]] = {
     CheckStep: run_check_step,
     MeasureStep: run_measure_step,
@@ -45,6 +47,16 @@ class Run:
         record = self._record
         record.verdict, record.ended_wall_s = None, None
         self._given.curves.restore(record.curves)
+        try:
+            self._do_steps()
+        except RecordError:  # the gate may have ended the holds, and nobody will know of its end
+            self._keep_closed()
+            raise
+        self._finish()
+        return record
+
+    def _do_steps(self) -> None:
+        record = self._record
         for place, step in enumerate(self._given.checklist.steps):
             kept, verdict = counting(self._given.checklist, record.steps)[place]
             if verdict in GOOD:
@@ -52,8 +64,6 @@ class Run:
             self._do(step, kept)
             if kept.verdict not in GOOD and not is_answerable(self._given.checklist, kept):
                 break
-        self._finish()
-        return record
 
     def _do(self, step: Step, kept: StepRecord) -> None:
         """One step, from its first record to its last."""
@@ -74,6 +84,11 @@ class Run:
         except KeyboardInterrupt as cause:
             self._leave(kept)
             raise CalledOff from cause
+        # The edge of a step: a defect, or a daemon that answers nonsense, is no evidence; maintenance holds.
+        except Exception as defect:
+            log.exception("step %s broke", step.id)
+            text = f"the step broke: {type(defect).__name__}: {defect}"
+            ended = Ended(Verdict.UNKNOWN, text, hint=step.on_fail)
         self._end(kept, ended)
 
     def _begin(self, kept: StepRecord) -> None:
@@ -113,15 +128,18 @@ class Run:
         given, place = self._given, self._given.checklist.gate
         if place is None or given.daemon is None:
             return
-        failed = next(
-            step for step, verdict in counting(given.checklist, self._record.steps) if verdict not in GOOD
-        )
+        counted = counting(given.checklist, self._record.steps)
+        failed = next((step for step, verdict in counted if verdict not in GOOD), None)
+        if failed is None:
+            return
         try:
             held = bool((given.daemon.status().get("holds") or {}).get("maintenance"))
             if not held and not self._record.steps[place].attempts:
                 self._record.outcome.append("the node was not in maintenance; its holds stay as they are")
                 return
-            self._record.outcome += given.daemon.failed(self._record.run_id, failed.id, failed.summary)
+            self._record.outcome += given.daemon.failed(
+                self._record.run_id, failed.id, failed.summary or "its record could not be kept"
+            )
         except DaemonError as cause:
             text = f"the daemon could not be told that step {failed.id} failed: {cause}"
             self._record.outcome.append(text)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from agent.checklist.model import CheckStep
+from agent.checklist.model import GOOD, CheckStep
 from agent.checklist.record import StepFinding
 from agent.checklist.steps import Ended, Surroundings
 from agent.checks.registry import Check
@@ -36,6 +37,7 @@ def run_check_step(step: CheckStep, given: Surroundings) -> Ended:
     passed = {id_: check for id_, check in chosen.items() if Phase.MAINTENANCE in check.phases}
     if not passed:
         return Ended(Verdict.UNKNOWN, "only a daemon can see this, and there is none", hint=step.on_fail)
+    began_s = given.now_s()
     report = run_pass(
         given.sources,
         given.loaded,
@@ -49,7 +51,11 @@ def run_check_step(step: CheckStep, given: Surroundings) -> Ended:
         (_counted(step, given.checks[result.check], result.verdict, waived=result.shadow), _finding(result))
         for result in report.results
     ]
-    return _ended(step, findings)
+    ended = _ended(step, findings)
+    if given.now_s() - began_s > step.timeout_s and ended.verdict in GOOD:
+        text = f"not done within {step.timeout_s:g} s: {ended.summary}"
+        return replace(ended, verdict=Verdict.UNKNOWN, summary=text, hint=step.on_fail)
+    return ended
 
 
 def _finding(result: Result) -> StepFinding:

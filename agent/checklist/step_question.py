@@ -20,14 +20,24 @@ def run_question_step(step: QuestionStep, given: Surroundings) -> Ended:
     told = _told_by_sensor(step, given.record.steps)
     if told is not None:
         return Ended(Verdict.SKIP, told)
-    answer = given.ask(step.id, question_text(step, given.record.profile_hash))
-    if answer is None:
-        words = " | ".join(choice.answer for choice in step.choices) or "NUMBER"
-        raise Unanswered(
-            f"step {step.id} asks: {step.question}",
-            remedy=f"go on with --resume --answer '{step.id}={words}' --who NAME",
-        )
-    return judge_answer(step, answer)
+    while True:
+        answer = given.ask(step.id, question_text(step, given.record.profile_hash))
+        if answer is None:
+            raise _unanswered(step)
+        try:
+            return judge_answer(step, answer)
+        except ConfigError as cause:
+            if not given.asks_person(step.id):
+                raise
+            given.say(str(cause))  # a slip of the keyboard does not end a run: the person is asked again
+
+
+def _unanswered(step: QuestionStep) -> Unanswered:
+    words = ", ".join(choice.answer for choice in step.choices)
+    way = f"go on with --resume --answer {step.id}={'ANSWER' if words else 'NUMBER'} --who NAME"
+    return Unanswered(
+        f"step {step.id} asks: {step.question}", remedy=f"{way}; ANSWER is one of {words}" if words else way
+    )
 
 
 def _told_by_sensor(step: QuestionStep, steps: list[StepRecord]) -> str | None:

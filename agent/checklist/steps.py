@@ -62,6 +62,8 @@ class Surroundings:
     curves: CurveBook = field(default_factory=CurveBook)
     #: Set when the run is called off.
     cancelled: threading.Event = field(default_factory=threading.Event)
+    #: Whether a person at a terminal answers a step's question, who can be asked once more.
+    asks_person: Callable[[str], bool] = lambda _step: False
 
     def now_s(self) -> float:
         """Monotonic seconds."""

@@ -183,15 +183,20 @@ def make_folder(folder: Path, above: Path, *, new: bool = False) -> None:
             raise
         return
     owner = above.stat()
-    if os.geteuid() == 0:
-        os.chown(folder, owner.st_uid, owner.st_gid, follow_symlinks=False)
-    elif folder.stat().st_gid != owner.st_gid:
-        with contextlib.suppress(PermissionError):  # not of that group: the folder stays this user's
-            os.chown(folder, -1, owner.st_gid, follow_symlinks=False)
+    # By its descriptor: whoever may write in the folder above could put a link in its place meanwhile.
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        folder.chmod(0o2770)
-    except PermissionError:  # the agent's unit may set no such bit; files are given to the group one by one
-        folder.chmod(0o770)
+        if os.geteuid() == 0:
+            os.fchown(opened, owner.st_uid, owner.st_gid)
+        elif os.fstat(opened).st_gid != owner.st_gid:
+            with contextlib.suppress(PermissionError):  # not of that group: the folder stays this user's
+                os.fchown(opened, -1, owner.st_gid)
+        try:
+            os.fchmod(opened, 0o2770)
+        except PermissionError:  # the agent's unit may not; files are given to the group one by one
+            os.fchmod(opened, 0o770)
+    finally:
+        os.close(opened)
 
 
 def _give_to_group(descriptor: int, folder: Path) -> None:

@@ -31,7 +31,7 @@ from agent.sources import CanaryReport, CanaryVerdict, EngineObservation, Source
 
 _RESTART = Action(
     ActionKind.RESTART_ENGINE,
-    "Read `nodegate engine logs`; the agent restarts it, or use nodegate engine restart.",
+    "Read `nodegate engine logs`; the agent restarts it if no hold is set, or `nodegate engine restart`.",
 )
 _OWN_LOG = Action(
     ActionKind.RESTART_ENGINE, "Read the engine's own log and restart it: the agent does not run it."
@@ -134,7 +134,8 @@ def _advice(finding: Finding, name: str, mode: Mode) -> Action:
     if finding.observed == EnginePhase.CRASHLOOP.value:
         hint = f"{logs}, mend the cause, run `nodegate gate clear {name} --reason TEXT`."
     else:
-        hint = f"{logs}; the agent restarts it, or use nodegate engine restart {name}."
+        restart = f"`nodegate engine restart {name}`"
+        hint = f"{logs}; the agent restarts it if no hold is set, or {restart}."
     return replace(_RESTART, hint=hint)
 
 

@@ -21,12 +21,13 @@ from agent.commands import (
     parse_duration,
     resolve_profile,
 )
-from agent.errors import ConfigError
+from agent.errors import AgentError, ConfigError
 
 if TYPE_CHECKING:
     from agent.bundle.archive import Fitted
     from agent.bundle.make import Made
     from agent.bundle.parts import Case
+    from agent.checklist.places import Places
     from agent.profile_loader import LoadedProfile
     from agent.sources.live import LiveSources
     from agent.sources.replay import ReplaySources
@@ -65,7 +66,7 @@ def bundle_command(
         typer.Option(
             "--state-dir",
             metavar="DIR",
-            help=f"Folder of the journal [{DEFAULT_STATE_DIR}; with --node none].",
+            help=f"Folder of the journal [{DEFAULT_STATE_DIR}, or that of the --run-dir; with --node none].",
             show_default=False,
         ),
     ] = None,
@@ -84,7 +85,12 @@ def bundle_command(
 
     check_target(file)
     since_s = parse_duration(since)
-    loaded, problem = _profile(profile, overlay, node)
+    daemon = None if node is not None or run_dir is None else _of_daemon(run_dir, profile, overlay)
+    if daemon is None:
+        loaded, problem = _profile(profile, overlay, node)
+    else:
+        loaded, problem, node = daemon.loaded, "", daemon.node
+        state_dir = state_dir or daemon.state_dir
     opened = _open(loaded, node)
     try:
         opened.start()
@@ -96,6 +102,18 @@ def bundle_command(
         closing.join(_CLOSE_S)
     _report(made, file, node)
     raise typer.Exit(EXIT_PASS if made.complete else EXIT_UNKNOWN)
+
+
+def _of_daemon(run_dir: Path, profile: Path | None, overlay: list[Path] | None) -> Places | None:
+    """What a daemon that is named runs on, a captured node too; None where it does not say."""
+    from agent.checklist.places import find_places
+
+    try:
+        return find_places(
+            profile=profile, overlays=overlay or (), node=None, scenario=None, run_dir=run_dir, state_dir=None
+        )
+    except AgentError:
+        return None
 
 
 def _profile(

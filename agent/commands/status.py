@@ -107,9 +107,16 @@ def checklist_line(run: Mapping[str, Any]) -> str:
     if run["step"] is not None:
         where += f", at {run['step']} ({run['step_title']})"
     if run["verdict"] is not None:
-        return f"checklist {run['name']} {run['verdict']} at {run['ended']}, {where}: run {run['run_id']}"
+        return (
+            f"checklist {run['name']} {run['verdict']} at {_utc(run['ended'])}, {where}: run {run['run_id']}"
+        )
     going = "runs" if run["running"] else "was left"
-    return f"checklist {run['name']} {going}: {where}, by {run['who']}, since {run['started']}"
+    return f"checklist {run['name']} {going}: {where}, by {run['who']}, since {_utc(run['started'])}"
+
+
+def _utc(stamp: str) -> str:
+    """A stamp of /status as people read it."""
+    return stamp.replace("T", " ").replace("Z", " UTC")
 
 
 def _show_holds(out: Any, status: Mapping[str, Any]) -> None:

@@ -40,7 +40,22 @@ async def ask_all(
         async with turn:
             return host.name, await ask(host, timeout_s)
 
-    return dict(await asyncio.gather(*(one(host) for host in hosts)))
+    known = tuple(hosts)
+    return _once_each(known, dict(await asyncio.gather(*map(one, known))))
+
+
+def _once_each(hosts: Iterable[SiteHost], answers: dict[str, Answer]) -> dict[str, Answer]:
+    """No agent counts as two nodes: where no profile names the node, its address must be its own."""
+    there: dict[tuple[str, int], list[SiteHost]] = {}
+    for host in hosts:
+        there.setdefault((host.address, host.port), []).append(host)
+    for same in there.values():
+        for host in same if len(same) > 1 else ():
+            if not host.facts.node:
+                other = next(one.name for one in same if one is not host)
+                why = f"{other} has the same address and port: set `node` in its profile, or correct one"
+                answers[host.name] = Answer(why=why)
+    return answers
 
 
 def asked(

@@ -81,8 +81,13 @@ def where_it_stands(name: str, answer: Answer, inventory: str) -> str:
     told = answer.told
     if told is None:
         return f"{name}: UNKNOWN: {answer.why}; do not touch it before `nodegate status` on the node is read"
+    if not told.live:
+        return (
+            f"{name}: UNKNOWN: the main loop of its agent does not beat; do not touch it before `nodegate"
+            " status` on the node is read"
+        )
     run = told.checklist
-    if run is not None and run.verdict is None:
+    if run is not None and run.verdict is None and run.running:
         return f"{name}: its checklist {line(run.name)} goes on (step {line(run.step or '-')})"
     held = told.holds.maintenance
     back = f"back with: nodegate fleet maintain -i {inventory} --limit {name} --finish"

@@ -12,8 +12,10 @@ from typing import Any
 
 from agent.errors import ConfigError
 from agent.fleet.ask import Answer
-from agent.fleet.site import AT_ONCE, MIN_READY, Instance, Site
+from agent.fleet.site import AT_ONCE, MIN_READY, POOL, Instance, Site, SiteHost
 from agent.fleet.standing import NOT_ASKED, UNKNOWN, GateStand, head_of, stands
+from agent.fleet.told import Told
+from agent.profile_yaml import clean
 from agent.provision.least_ready import least_ready
 
 FINISH = "nodegate fleet maintain --finish --limit"
@@ -76,13 +78,31 @@ def _refuse_silent(site: Site, answers: Mapping[str, Answer], take: Iterable[str
                 where=name,
                 remedy="see to its agent; or take its traffic away by hand and work on it as it is",
             )
+        if strange := _not_in_profile(site.hosts[name], answer.told):
+            raise ConfigError(
+                f"it serves {_names(strange)} otherwise than its profile in the inventory says: what is lost"
+                " with it is not known",
+                where=name,
+                remedy="bring the profile to the node first: site.yml --tags agent",
+            )
+
+
+def _not_in_profile(host: SiteHost, told: Told) -> list[str]:
+    """Engines that work for clients, and that the inventory does not have so: no pool counts them."""
+    alone = {engine.name: not engine.members for engine in host.facts.engines}
+    return [
+        clean(gate.engine)
+        for gate in told.gates
+        if (gate.ready and gate.engine not in alone)
+        or (gate.state == "member" and alone.get(gate.engine, True))
+    ]
 
 
 def _at_once(site: Site, held: Mapping[str, str], take: Sequence[str]) -> list[str]:
     """In each pool no more nodes in maintenance than the inventory allows; a group is one."""
     lines = []
     for pool, names in _pools_of(site, take).items():
-        most = _most(site, [name for name in take if name in names], pool)
+        most = _most(site, [name for name in names if name in take or name in held], pool)
         before = {site.mates(name) for name in names if name in held}
         after = before | {site.mates(name) for name in names if name in take}
         if len(after) > most and after != before:
@@ -113,12 +133,14 @@ def _min_ready(
             lines.append(f"pool {pool}: nothing of it serves on {_names(take)}")
             continue
         left = [one for one in all_of_it if one not in lost and gates[one].ready]
-        need, said = _needed(site, all_of_it, pool)
-        whole = len(all_of_it)
+        bad = _of_bad_profiles(site, pool)
+        whole = len(all_of_it) + len(bad)
+        need, said = _needed(site, all_of_it, whole, pool)
         if len(left) < need:
             others = [gate for one, gate in gates.items() if one not in lost and not gate.ready]
-            down = "".join(f", {gate.host} {gate.state}" for gate in others[:5])
-            more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+            words = [*(f"{gate.host} {gate.state}" for gate in others), *(f"{n} bad profile" for n in bad)]
+            down = "".join(f", {word}" for word in words[:5])
+            more = f" and {len(words) - 5} more" if len(words) > 5 else ""
             raise ConfigError(
                 f"pool {pool}: {len(left)} of {whole} engines would be ready without {_names(take)}"
                 f"{down}{more}; {MIN_READY} is {said}",
@@ -126,6 +148,15 @@ def _min_ready(
             )
         lines.append(f"pool {pool}: {len(left)} of {whole} engines stay ready, {MIN_READY} is {said}")
     return lines
+
+
+def _of_bad_profiles(site: Site, pool: str) -> list[str]:
+    """Hosts whose engines are not known and may be of this pool: each counts as one, and is not ready."""
+    return [
+        name
+        for name, host in site.hosts.items()
+        if host.facts.fault and host.given.get(POOL) in (None, "", pool)
+    ]
 
 
 def _may_serve(gate: GateStand) -> bool:
@@ -179,7 +210,7 @@ def _most(site: Site, take: Sequence[str], pool: str) -> int:
     return min(_whole(value, pool) for value in values)
 
 
-def _needed(site: Site, instances: Sequence[Instance], pool: str) -> tuple[int, str]:
+def _needed(site: Site, instances: Sequence[Instance], whole: int, pool: str) -> tuple[int, str]:
     """How many must stay ready, and as it is said: the most that any host of the pool asks for."""
     names = dict.fromkeys(name for one in instances for name in one.hosts if name in site.hosts)
     values = [site.hosts[name].given[MIN_READY] for name in names if MIN_READY in site.hosts[name].given]
@@ -188,7 +219,7 @@ def _needed(site: Site, instances: Sequence[Instance], pool: str) -> tuple[int, 
             f"pool {pool}: the inventory does not say how many of {len(instances)} engines must stay ready",
             remedy=f"set {MIN_READY} for its hosts: a number, or a share such as 75%; 0 asks for none",
         )
-    found = [(_count(value, len(instances), pool), value) for value in values]
+    found = [(_count(value, whole, pool), value) for value in values]
     need, value = max(found, key=lambda one: one[0])
     return need, f"{value} ({need})" if "%" in str(value) else str(need)
 

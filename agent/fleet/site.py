@@ -169,7 +169,7 @@ class _Reader:
         )
         given = {name: values[name] for values in layers for name in _WANTED if name in values}
         address = str(given.get("ansible_host") or host.name)
-        if "{{" in address:
+        if "{{" in str(given.get("ansible_host", "")):
             known = {name: value for values in layers for name, value in values.items()}
             address = self._templated(given["ansible_host"], {**known, "inventory_hostname": host.name})
         facts = self._facts(host, [group.name for group in groups if group.name != "all"])

@@ -251,5 +251,6 @@ def _notes(host: SiteHost, answer: Answer) -> list[str]:
         run = answer.told.checklist
         if run is not None and run.verdict is None:
             at = f"step {line(run.step or '-')}, {run.done} of {run.total} done"
-            notes.append(f"{host.name}: checklist {line(run.name)}, {at}")
+            left = "" if run.running else ", not ended: nobody runs it any more"
+            notes.append(f"{host.name}: checklist {line(run.name)}, {at}{left}")
     return notes

@@ -83,6 +83,8 @@ class Checklist(_Part):
 
     name: str
     verdict: str | None = None
+    #: False: it was left, or killed, before its end.
+    running: bool = True
     step: str | None = None
     done: int = 0
     total: int = 0

@@ -384,3 +384,31 @@ def test_orders_of_checklists_are_looked_at_before_they_count(desk: Desk, served
     assert on_disk(desk)["maintenance"]["reason"] == f"run {run_id} failed at gate: soak failed"
     commands = [command for command, _, _ in desk.notes.operator]
     assert commands == ["maintenance enter", "maintenance stays", "maintenance exit", "maintenance enter"]
+
+
+@pytest.mark.parametrize(
+    ("at", "may"),
+    [({}, False), ({"step": "gate"}, True), ({"verdict": "FAIL"}, True), ({"name": "before-traffic"}, True),
+     ({"name": "of-a-file"}, False)],
+)  # fmt: skip
+def test_nothing_opens_beside_a_run(desk: Desk, served: Served, at: dict[str, str], may: bool) -> None:
+    """An engine that starts would share the GPUs with a load, and each would spoil the other."""
+    client, store = AdminClient(desk.folder), desk.checklists.store
+    run_id = "20261130T081500Z-post-maintenance"
+    store.begin(run_id)
+    told = {"name": "post-maintenance", "run_id": run_id, "step": "load", "verdict": None, **at}
+    (store.folder / run_id / "progress.json").write_text(json.dumps(told))
+    (store.folder / "current").write_text(run_id)
+    orders: tuple[tuple[str, dict[str, str]], ...] = (
+        ("/engine/stop", {"engine": "glm"}), ("/engine/start", {"engine": "glm"}),
+        ("/maintenance/enter", {}), ("/maintenance/exit", {}),
+    )  # fmt: skip
+    with store.lock():
+        for path, body in orders:
+            if may or not path.endswith(("start", "exit")):
+                client.post(path, {"reason": "r", **body})
+                continue
+            with pytest.raises(DaemonError, match=r"is under way .* beside it; wait for its end"):
+                client.post(path, {"reason": "r", **body})
+    if not may:
+        client.post("/maintenance/exit", {"reason": "nobody runs it any more"})

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import gate_kit as kit
 import pytest
-from server_kit import Served, published, record, serve
+from server_kit import HandTime, Served, published, record, serve
 
 from agent import http_protocol
 from agent.agent_check import MAX_CONNECTIONS, Conversations, serve_agent_check
 from agent.listening import BACKLOG, bind_tcp
+from agent.metrics_page import MetricsPage
 from agent.model import GateState as S
 from agent.publisher import Publisher, boottime_s
 
@@ -102,6 +103,26 @@ def test_the_page_and_status_are_there_before_anything_is_published(tmp_path: Pa
             "/livez": 503, "/readyz": 503, "/readyz/glm": 503, "/status": 200, "/metrics": 200,
             "/history": 200, "/": 200,
         }  # fmt: skip
+
+
+def test_metrics_are_made_once_a_second_and_never_hide_a_gate_that_closed() -> None:
+    now = HandTime()
+    publisher = Publisher(now)
+    page = MetricsPage(publisher)
+    assert b"nodegate_gate_ready{" not in page.reply().body
+    publisher.beat()
+    publisher.publish(published(record(S.SERVING), at_s=now.now_s))
+    first = page.reply()
+    assert b'nodegate_gate_ready{engine="glm"} 1.0' in first.body
+    assert b"nodegate_mode{" in first.body
+    publisher.publish(published(record(S.SERVING), at_s=now.now_s))
+    assert page.reply() is first
+    publisher.publish(published(record(S.FAILED, blockers=(kit.HEAT,)), at_s=now.now_s))
+    assert b'nodegate_gate_ready{engine="glm"} 0.0' in page.reply().body
+    publisher.publish(published(record(S.SERVING), at_s=now.now_s))
+    assert b'nodegate_gate_ready{engine="glm"} 1.0' in page.reply().body
+    now.now_s += 10.0
+    assert b'nodegate_gate_ready{engine="glm"} 0.0' in page.reply().body
 
 
 def test_metrics_tell_of_gates(served: Served) -> None:

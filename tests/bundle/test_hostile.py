@@ -159,3 +159,15 @@ def test_a_name_of_dots_leads_nowhere(tmp_path: Path) -> None:
     with case_of(tmp_path) as case:
         make_bundle(case, (), tmp_path / "...tar.gz", Known((), ()), max_mib=8)
     assert set(unpacked(tmp_path / "...tar.gz")) == {"manifest.json", "README.txt"}
+
+
+def test_garbled_holds_do_not_keep_the_daemon_from_being_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "holds.json").mkdir()
+    monkeypatch.setattr(read_state.AdminClient, "get", lambda _self, _path: {"live": True})
+    with case_of(tmp_path) as case:
+        pieces = read_state.read_status(replace(case, state_dir=tmp_path))
+        assert next(pieces).path == "status/status.json"
+        with pytest.raises(SourceUnavailable, match=r"holds\.json: "):
+            next(pieces)

@@ -16,7 +16,7 @@ from checklist_record import failed_record, small_record
 from agent import __version__
 from agent.checklist import report
 from agent.checklist.record import Curve, RunRecord, StepFinding, StepRecord, Value
-from agent.checklist.report import MOST_BYTES, texts, write_reports
+from agent.checklist.report import MOST_BYTES, refuse_unwritable, texts, write_reports
 from agent.checklist.report_text import clean, headline, took
 from agent.errors import ConfigError
 from agent.model import Verdict
@@ -298,6 +298,9 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path, kind:
     ) as caught:
         write_reports(small_record(), folder)
     assert "\n" not in str(caught.value)
+    if kind == "a file":
+        with pytest.raises(ConfigError, match=r"cannot write the report: .*; nothing was run"):
+            refuse_unwritable(folder)
     if folder.is_dir():
         assert sorted(path.name for path in folder.iterdir()) == ["report.json", "report.xml"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,20 +96,41 @@ def test_where_no_setgid_bit_may_be_set_files_are_given_to_the_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As under RestrictSUIDSGID=yes of the agent's unit."""
-    real = Path.chmod
+    real = os.fchmod
 
-    def chmod(path: Path, mode: int, **more: Any) -> None:
+    def fchmod(descriptor: int, mode: int) -> None:
         if mode & 0o2000:
             raise PermissionError(1, "Operation not permitted")
-        real(path, mode, **more)
+        real(descriptor, mode)
 
-    monkeypatch.setattr(Path, "chmod", chmod)
+    monkeypatch.setattr(os, "fchmod", fchmod)
     store = RunStore(tmp_path / "state")
     store.make()
     assert oct(store.folder.stat().st_mode)[-4:] == "0770"
     with store.lock():
         lock = store.folder / "lock"
         assert (oct(lock.stat().st_mode)[-3:], lock.stat().st_gid) == ("660", store.folder.stat().st_gid)
+
+
+def test_a_folder_that_becomes_a_link_lends_its_rights_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root makes folders where the group may write: one that is exchanged at once must not be followed."""
+    state, victim = tmp_path / "state", tmp_path / "victim"
+    state.mkdir()
+    victim.mkdir(mode=0o700)
+    real = Path.mkdir
+
+    def exchanged(path: Path, **more: Any) -> None:
+        real(path, **more)
+        if path.name == "checklists":
+            path.rmdir()
+            path.symlink_to(victim)
+
+    monkeypatch.setattr(Path, "mkdir", exchanged)
+    with pytest.raises(RecordError, match="cannot be kept"):
+        RunStore(state).make()
+    assert oct(victim.stat().st_mode)[-4:] == "0700"
 
 
 def test_one_run_a_node(bench: Bench) -> None:
@@ -197,7 +219,10 @@ def test_the_daemon_tells_the_newest_run(bench: Bench) -> None:
     assert checklist_line(watch.current).startswith("checklist burn-in runs: 5 of 6 steps, at before (")
     watch.look()
     assert watch.current["running"] is False
-    assert "burn-in was left: 5 of 6 steps" in checklist_line(watch.current)
+    left = checklist_line(watch.current)
+    assert "burn-in was left: 5 of 6 steps" in left and re.search(
+        r"since \d{4}-\d\d-\d\d [\d:]{8} UTC$", left
+    )
     (bench.store.folder / record.run_id / "progress.json").write_text("[")
     watch.look()
     assert watch.current is None
@@ -258,7 +283,7 @@ def test_a_run_by_the_command_line_is_resumed_by_it(
     )
     words = ("checklist", "run", "mine", "--file", str(path), "--node", str(node_dir("gb10")))
     asked = in_process(capsys, *words)
-    assert asked.returncode == 3 and "--resume --answer 'flow=NUMBER' --who NAME" in asked.stderr
+    assert asked.returncode == 3 and "--resume --answer flow=NUMBER --who NAME" in asked.stderr
     refused = in_process(capsys, *words, "--resume", "--answer", "flow=much", "--who", "anna")
     assert refused.returncode == 3 and "'much' is no number" in refused.stderr
     failed = in_process(capsys, *words, "--resume", "--answer", "flow=18", "--who", "anna")

@@ -31,7 +31,7 @@ def test_the_pair_is_ready_with_both_and_closes_with_one(rig: DaemonRig) -> None
     assert rig.get("/readyz/glm", "HEAD")[0] == 200
     assert b'nodegate_pair_ready{pair="glm"} 1.0' in rig.get("/metrics")[1]
     assert rig.json("/status")["pairs"][0]["decode"] == {"need": 1, "ready": ["d0"], "missing": []}
-    assert b">Pairs</h2>" in rig.get("/")[1]
+    assert b'<section id="pairs" aria-labelledby="h-pairs">' in rig.get("/")[1]
 
     rig.admin.post("/gate/drain", {"engine": "d0", "reason": "test"})
     wait_until("the pair closes", lambda: not rig.ready("glm"))

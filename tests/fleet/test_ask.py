@@ -191,3 +191,24 @@ def test_as_many_connections_as_the_process_may_have(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("agent.fleet.ask.resource.setrlimit", lambda _, new: limits.append(new))
     assert room_for(32) == 32 and limits == []
     assert room_for(500) == 236 and limits == [(300, 300)]
+
+
+def test_one_agent_is_not_two_nodes() -> None:
+    """A copied address: where no profile names the node, one agent would count twice."""
+
+    async def both(named: str) -> list[Answer]:
+        server = await asyncio.start_server(body(changed()), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        hosts = [
+            SiteHost(name, "127.0.0.1", ProfileFacts(node=named if name == "n1" else "", api_port=port))
+            for name in ("n1", "n2")
+        ]
+        async with server:
+            answers = await ask_all(hosts)
+        return [answers["n1"], answers["n2"]]
+
+    first, second = asyncio.run(both(""))
+    assert first.told is None and "n2 has the same address and port" in first.why
+    assert second.told is None and "n1 has the same address and port" in second.why
+    first, second = asyncio.run(both("n1"))
+    assert first.told is not None and second.told is None

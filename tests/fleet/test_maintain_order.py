@@ -81,6 +81,29 @@ def test_what_may_be_done_with_a_node_now() -> None:
     )
 
 
+def test_what_is_not_fresh_makes_nothing_safe() -> None:
+    idle = gate(in_maintenance("n1"), process={"pid": None}).told
+    assert idle is not None
+    hung = Answer(idle.model_copy(update={"live": False}))
+    assert "UNKNOWN: the main loop of its agent does not beat; do not touch it" in stands(hung)
+    fresh = Answer(idle.model_copy(update={"live": False, "gates": []}))
+    assert "do not touch it" in stands(fresh), "an agent that has published nothing yet"
+
+
+def test_a_checklist_that_was_killed_does_not_go_on() -> None:
+    run = {
+        "name": "post-maintenance",
+        "verdict": None,
+        "running": False,
+        "step": "load",
+        "done": 3,
+        "total": 9,
+    }
+    held = {"maintenance": {"reason": "pump", "who": "uid 0"}, "waivers": []}
+    left = says("n1", "maintenance", checklist=run, holds=held)
+    assert "back with: nodegate fleet maintain" in stands(gate(left, process={"pid": None}))
+
+
 def test_an_engine_that_somebody_else_runs_is_theirs_to_stop() -> None:
     held = in_maintenance("n1").told
     assert held is not None

@@ -59,6 +59,15 @@ def test_it_enters_and_waits_until_the_engine_has_ended() -> None:
     assert node.agent.handover()[1].startswith("no engine runs")
 
 
+def test_a_gate_that_drains_and_an_agent_that_hangs_are_waited_for() -> None:
+    """An engine that others run has no process of ours: its requests are in the gate's state alone."""
+    drains = {**status("draining", None, "pump"), "mode": "gate"}
+    done = {**status("maintenance", None, "pump"), "mode": "gate"}
+    node = Node({**status(), "mode": "gate"}, drains, {**done, "live": False}, {**done, "live": True})
+    node.agent.enter("pump", 60, check=False)
+    assert node.now_s == 2.0
+
+
 def test_an_engine_that_does_not_end_is_told_and_stays_held() -> None:
     node = Node(status(), status("draining", held="pump"))
     with pytest.raises(HostError, match="main still runs 5 s after the drain began"):

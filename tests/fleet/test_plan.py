@@ -7,6 +7,8 @@ from fleet_sites import SILENT, host, in_maintenance, says, site
 
 from agent.errors import ConfigError
 from agent.fleet.plan import Head, heads_of, plan
+from agent.fleet.profile_facts import ProfileFacts
+from agent.fleet.site import SiteHost
 
 FOUR = ("n1", "n2", "n3", "n4")
 PAIR, OTHER = ("g1", "g2"), ("h1", "h2")
@@ -207,3 +209,32 @@ def test_a_bad_profile_is_no_node_to_take() -> None:
     bad = host("n1")
     object.__setattr__(bad.facts, "fault", "all.yaml:3: no such key")
     assert refusal(site(bad), all_serve("n1"), ["n1"]).startswith("n1: all.yaml:3: no such key")
+
+
+def test_what_the_inventory_does_not_know_is_not_taken() -> None:
+    """The profile was changed and has not reached the node: what its agent serves is in no pool."""
+    changed = site(*(host(name, "renamed", nodegate_min_ready="75%") for name in FOUR))
+    assert "n1: it serves main otherwise than its profile" in refusal(changed, all_serve(*FOUR), ["n1"])
+    text = refusal(four(), all_serve("n2", "n3", "n4", n1=says("n1", "member")), ["n1"])
+    assert "n1: it serves main otherwise than its profile" in text
+
+
+def test_a_share_counts_nodes_whose_profile_is_bad() -> None:
+    """Eight nodes, four of them with a profile that nobody can read: 75 % are six, not three."""
+    bad = [SiteHost(f"b{i}", "192.0.2.9", ProfileFacts(fault="profiles/b.yaml:3: no"), {}) for i in range(4)]
+    both = site(*four().hosts.values(), *bad)
+    text = refusal(both, all_serve(*FOUR), ["n1"])
+    assert "3 of 8 engines would be ready without n1, b0 bad profile" in text and "75% (6)" in text
+    other = [SiteHost(one.name, one.address, one.facts, {"nodegate_pool": "else"}) for one in bad]
+    plan(site(*four().hosts.values(), *other), all_serve(*FOUR), ["n1"])
+
+
+def test_the_most_careful_of_those_in_maintenance_counts() -> None:
+    """Whichever of two goes first, the second is refused when either allows no other."""
+    mixed = site(
+        host("n1", nodegate_min_ready=1, nodegate_maintain_at_once=1),
+        *(host(name, nodegate_min_ready=1, nodegate_maintain_at_once=2) for name in FOUR[1:]),
+    )
+    first, second = all_serve(*FOUR, n1=in_maintenance("n1")), all_serve(*FOUR, n2=in_maintenance("n2"))
+    assert "at_once is 1" in refusal(mixed, first, ["n2"])
+    assert "at_once is 1" in refusal(mixed, second, ["n1"])

@@ -89,6 +89,12 @@ def test_a_bad_profile_is_a_fault_of_its_host_alone(folder: Path) -> None:
     assert "nood" in site.hosts["n2"].facts.fault and not site.hosts["n1"].facts.fault
 
 
+def test_a_host_name_that_looks_like_a_template_is_a_name(tmp_path: Path) -> None:
+    """What a garbled inventory holds is told of as a host, not as a defect of nodegate."""
+    (tmp_path / "garbage").write_text("n1\n{{{\n")
+    assert [host.address for host in read(tmp_path / "garbage").hosts.values()] == ["n1", "{{{"]
+
+
 def test_an_inventory_without_profiles_has_the_default_port(folder: Path) -> None:
     for file in (folder / "profiles").iterdir():
         file.unlink()

@@ -90,8 +90,9 @@ class Guard:
         while True:
             status = self._ask()
             gates = (status or {}).get("gates", [])
-            busy = [gate["engine"] for gate in gates if gate["ready"] or _runs(gate, status or {})]
-            if status is not None and not busy:
+            busy = [gate["engine"] for gate in gates if _works(gate, status or {})]
+            beats = status is not None and status.get("live") is not False  # else it tells what was
+            if beats and not busy:
                 return
             if self._mono_s() >= end_s:
                 what = f"{', '.join(busy)} still runs" if busy else "the agent does not answer"
@@ -99,6 +100,11 @@ class Guard:
                     f"{what} {wait_s:g} s after the drain began; look at `nodegate status`, and run again"
                 )
             self._sleep(1.0)
+
+
+def _works(gate: dict[str, Any], status: Status) -> bool:
+    """Whether requests may be in it: also of an engine that others run, while its gate drains."""
+    return bool(gate["ready"]) or gate["state"] == "draining" or _runs(gate, status)
 
 
 def _runs(gate: dict[str, Any], status: Status) -> bool:
