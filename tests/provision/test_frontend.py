@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import re
 import socket
 import socketserver
@@ -109,12 +108,13 @@ def haproxy(folder: Path, replicas: list[Replica]) -> Iterator[int]:
         .render(
             loadbalancer_services=[{"name": "kimi", "port": port, "backends": backends, "min_live": 1}],
             loadbalancer_log="stdout format raw local0",
-            loadbalancer_stats_socket=os.path.relpath(folder / "stats"),
+            loadbalancer_stats_socket="unix@stats",
         )
     )
     (folder / "haproxy.cfg").write_text(made)
     child = subprocess.Popen(
-        ["haproxy", "-f", str(folder / "haproxy.cfg"), "-db"],
+        ["haproxy", "-f", "haproxy.cfg", "-db"],
+        cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

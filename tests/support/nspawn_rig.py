@@ -179,6 +179,7 @@ class Host:
             input=input or "",
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=timeout,
             check=False,
         )
