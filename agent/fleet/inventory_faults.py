@@ -1,7 +1,7 @@
 """What is wrong with an inventory, in one line that begins with the cause.
 
 Ansible goes on without a file that it cannot parse, tells each of its inventory plugins' views of it, and its
-own deprecations before them. A file that is left out is a node that nobody looks at, so that files are tried first.
+own deprecations before them. A file that is left out is nodes that nobody looks at: files are tried first.
 """
 
 from __future__ import annotations
@@ -74,4 +74,5 @@ def _refuse(file: Path) -> None:
     except yaml.MarkedYAMLError as cause:
         raise syntax_error(cause, content.decode(errors="replace"), where) from cause
     except yaml.YAMLError as cause:
-        raise ConfigError(f"not valid YAML: {clean(' '.join(str(cause).split()), 120)}", where=where) from cause
+        problem = clean(" ".join(str(cause).split()), 120)
+        raise ConfigError(f"not valid YAML: {problem}", where=where) from cause

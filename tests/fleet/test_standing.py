@@ -159,7 +159,7 @@ def test_a_large_group_and_many_of_one_action_fit_a_page() -> None:
     group = tuple(f"gpu-node-{number:02}" for number in range(16))
     alone = [f"n{number}" for number in range(5)]
     hosts = [*(host(name, group=group) for name in group), *map(host, alone)]
-    answers = {name: says(name, "member") for name in group} | {name: SILENT for name in alone}
+    answers = {name: says(name, "member") for name in group} | dict.fromkeys(alone, SILENT)
     fleet = fleet_of(site(*hosts), answers | {group[0]: says(group[0], "failed")})
     text = shown(fleet)
     assert "gpu-node-00, gpu-node-01, gpu-node-02 +13" in text and "gpu-node-03" not in text
@@ -172,7 +172,7 @@ def test_a_large_group_and_many_of_one_action_fit_a_page() -> None:
 
 def test_of_a_group_with_many_silent_members_some_are_named() -> None:
     group = tuple(f"g{number}" for number in range(16))
-    answers = {name: SILENT for name in group} | {"g0": says("g0")}
+    answers = dict.fromkeys(group, SILENT) | {"g0": says("g0")}
     text = shown(fleet_of(site(*(host(name, group=group) for name in group)), answers))
     assert "g0 serving, g1 unknown, g2 unknown +13" in text
 
