@@ -89,7 +89,7 @@ def parse_layer(text: str, file: str, layer: str) -> Table:
     try:
         node = _Builder(file, layer).document(text)
     except yaml.MarkedYAMLError as cause:
-        raise _syntax_error(cause, text, file) from cause
+        raise syntax_error(cause, text, file) from cause
     except yaml.reader.ReaderError as cause:
         line = text.count("\n", 0, cause.position) + 1
         raise ConfigError(
@@ -140,7 +140,7 @@ def shown_path(path: Path) -> str:
     return clean(str(path), 4096)
 
 
-def _syntax_error(cause: yaml.MarkedYAMLError, text: str, file: str) -> ConfigError:
+def syntax_error(cause: yaml.MarkedYAMLError, text: str, file: str) -> ConfigError:
     """PyYAML's report as one line; a tab gets its own words because it is what people meet most."""
     mark = cause.problem_mark or cause.context_mark
     where = f"{file}:{mark.line + 1}" if mark else file

@@ -86,7 +86,7 @@ def conduct(wanted: Wanted) -> int:
         if places.joins and isinstance(opened, ReplaySources):
             opened.follow(places.scenario_began_mono_s)
         record = _record(wanted, places, checklist, shortened, store, opened.sources)
-        refuse_unless_held(places.daemon, checklist, record)
+        refuse_unless_held(places.daemon, checklist, record, wanted.run_dir)
         if not wanted.resume:
             store.begin(record.run_id)
         given = _surroundings(wanted, places, set_lower, record, opened.sources, out)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from agent.checklist.daemon_link import DaemonLink
 from agent.checklist.model import Checklist
 from agent.checklist.record import RunRecord
 from agent.checklist.settle import first_open
+from agent.commands import typed_here
 from agent.errors import ConfigError
 
 #: States of a gate behind which an engine works for clients.
@@ -17,14 +19,17 @@ _IN_SERVICE = ("serving", "degraded", "member", "draining")
 _HELD = ("maintenance", "quarantined", "stopped")
 
 
-def refuse_unless_held(daemon: DaemonLink | None, checklist: Checklist, record: RunRecord) -> None:
+def refuse_unless_held(
+    daemon: DaemonLink | None, checklist: Checklist, record: RunRecord, run_dir: Path | None = None
+) -> None:
     """Raises ConfigError, unless only the gate or what comes after it is left to do: engines start then."""
     at_gate = checklist.gate is not None and first_open(checklist, record.steps) >= checklist.gate
     if checklist.needs != "closed" or daemon is None or at_gate:
         return
     problem = why_not_held(daemon.status(), checklist.name)
     if problem is not None:
-        raise ConfigError(problem, remedy='first: nodegate maintenance enter --reason "..."')
+        first = 'first: nodegate maintenance enter --reason "..."'
+        raise ConfigError(problem, remedy=typed_here(first, run_dir))
 
 
 def why_not_held(status: Mapping[str, Any], checklist: str) -> str | None:

@@ -38,6 +38,8 @@ class StepView:
     values: ValueTable | None
     figures: tuple[Figure, ...]
     at_fault: bool
+    #: Whether its findings are folded away on a screen: nothing in them needs a reader.
+    folded: bool
 
 
 def page(record: RunRecord, notes: Sequence[str]) -> str:
@@ -51,6 +53,7 @@ def page(record: RunRecord, notes: Sequence[str]) -> str:
             value_table(step.values),
             tuple(figures(record, at - 1)),
             step is stopped,
+            _all_passed(step),
         )
         for at, step in enumerate(record.steps, 1)
     ]
@@ -80,6 +83,13 @@ def value_table(values: Iterable[Value]) -> ValueTable | None:
     return ValueTable(
         tuple(columns),
         tuple((each, tuple(rows[each].get(column) for column in columns)) for each in subjects),
+    )
+
+
+def _all_passed(step: StepRecord) -> bool:
+    """Whether the step passed, and no finding of it is anything but PASS or SKIP."""
+    return step.verdict is Verdict.PASS and all(
+        found.verdict in (Verdict.PASS, Verdict.SKIP) for found in step.findings
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,9 +67,21 @@ StateDirOption = Annotated[
     Path, typer.Option("--state-dir", metavar="DIR", help="Folder of the journal and the holds.")
 ]
 
+#: An order in a text for people: up to the backquote that ends it, or the end of the line.
+_ORDER = re.compile(r"nodegate (?:gate|engine|maintenance) [^`]*")
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)(ms|s|m|h|d)$")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LONGEST_S = 366 * 86400.0
+
+
+def typed_here(line: str, run_dir: Path | None) -> str:
+    """The line with its orders as they are typed for the daemon of this run folder (pure).
+
+    Daemon and checklists do not know how they were called; None and the default need no option.
+    """
+    if run_dir in (None, DEFAULT_RUN_DIR):
+        return line
+    return _ORDER.sub(lambda order: f"{order[0]} --run-dir {shlex.quote(str(run_dir))}", line)
 
 
 def parse_duration(text: str) -> float:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agent.commands import DEFAULT_RUN_DIR, RunDirOption, parse_duration
+from agent.commands import DEFAULT_RUN_DIR, RunDirOption, parse_duration, typed_here
 from agent.errors import ConfigError
 
 ReasonOption = Annotated[
@@ -82,4 +82,4 @@ def give_order(run_dir: Path, path: str, body: dict[str, Any]) -> None:
     if not body["reason"].strip():
         raise ConfigError("--reason is empty", remedy='say why in one line: --reason "coolant loop"')
     for line in AdminClient(run_dir).post(path, body)["said"]:
-        typer.echo(line)
+        typer.echo(typed_here(line, run_dir))

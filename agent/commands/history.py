@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +13,15 @@ from agent.commands.status import TELLING, JsonOption, clock_time
 from agent.explain_lines import explanation, flags
 from agent.rows import merge, subjects
 
+if TYPE_CHECKING:
+    from agent.admin_client import AdminClient
+
 #: How the subject of a crashed engine begins in the journal.
 CRASHED = "engine:"
 WORDS_CHARS = 200
+PART_NAMES = "name its place (gpu3), a GPU's UUID, a NIC's serial number, or how that begins"
+#: As far back as the daemon takes it: longer than any journal is.
+ALWAYS_S = 1e9
 
 
 def register(app: typer.Typer) -> None:
@@ -43,11 +49,15 @@ def history_command(
     from agent.console import Out
 
     asked = {"since_s": parse_duration(since), "limit": limit} | ({"part": part} if part else {})
-    answer = AdminClient(run_dir).get("/history", **asked)
+    client = AdminClient(run_dir)
+    answer = client.get("/history", **asked)
     if as_json:
         typer.echo(json.dumps(answer))
         return
     if not answer["entries"]:
+        if part and not _is_known(client, part):
+            Out().line(f"nothing is known of a part {part!r}: {PART_NAMES}")
+            return
         Out().line(f"nothing has changed{f' of {part}' if part else ''} in the last {since.strip()}")
         return
     told = [entry for entry in answer["entries"] if not _began_well(entry)]
@@ -55,6 +65,13 @@ def history_command(
     out.table(("time", "what", "of", "change", "why"), merge(map(_history_row, told), 2, _together))
     if left := len(answer["entries"]) - len(told):
         out.line(f"left out: {left} first results that were PASS or SKIP (--json has them)")
+
+
+def _is_known(client: AdminClient, part: str) -> bool:
+    """Whether the journal has ever had a result of the part, or the node has it now."""
+    if client.get("/history", since_s=ALWAYS_S, limit=1, part=part)["entries"]:
+        return True
+    return any(result["subject"] == part for result in client.get("/status")["results"])
 
 
 def _together(several: Sequence[str]) -> str:
@@ -73,7 +90,7 @@ def _history_row(entry: Mapping[str, Any]) -> tuple[object, ...]:
     match entry["kind"]:
         case "result":
             evidence = entry.get("evidence") or {}
-            change = f"{entry['before'] or 'new'} -> {entry['verdict']} {flags(evidence)}".rstrip()
+            change = f"{_change(entry)} {flags(evidence)}".rstrip()
             return when, entry["check"], _of(entry), change, _why(entry)
         case "gate":
             return when, "gate", entry["engine"], f"{entry['before']} -> {entry['state']}", entry["reason"]
@@ -86,6 +103,16 @@ def _history_row(entry: Mapping[str, Any]) -> tuple[object, ...]:
             return when, entry["check"], "", "broke", why
         case _:
             return when, "agent", "", entry.get("mark"), entry.get("summary")
+
+
+def _change(entry: Mapping[str, Any]) -> str:
+    """What became of a verdict; where it stays, why the entry is there."""
+    before, verdict, seen = entry["before"], entry["verdict"], entry["raw_verdict"]
+    if before != verdict:
+        return f"{before or 'new'} -> {verdict}"
+    if seen == verdict:
+        return f"still {verdict}"
+    return f"still {verdict}, last reading {seen}" if verdict == "FAIL" else f"seen, not confirmed: {seen}"
 
 
 def _last_words(entry: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from agent.errors import ConfigError
+from agent.fleet.inventory_faults import inventory_fault, refuse_bad_yaml
 from agent.fleet.profile_facts import EngineFacts, FactsStore, ProfileFacts
 from agent.fleet.targets import BESIDE, no_hosts
 from agent.profile_yaml import clean
@@ -110,6 +110,7 @@ def read_site(sources: Sequence[Path], limit: str | None, config: Path) -> Site:
     from ansible.inventory.manager import InventoryManager
     from ansible.parsing.dataloader import DataLoader
 
+    refuse_bad_yaml(sources)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), _without_collections():
@@ -122,7 +123,7 @@ def read_site(sources: Sequence[Path], limit: str | None, config: Path) -> Site:
             asked = [host.name for host in inventory.get_hosts(pattern)]
             hosts = _Reader(loader, sources).hosts(found) if asked else []
     except AnsibleError as cause:
-        raise ConfigError(" ".join(str(cause).split()), remedy="correct the inventory, or --limit") from cause
+        raise inventory_fault(sources, str(cause)) from cause
     if not asked:
         raise no_hosts(sources, limit, said.getvalue())
     return site_of_hosts(hosts, asked, pattern)

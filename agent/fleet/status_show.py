@@ -10,7 +10,9 @@ from agent.console import Out
 from agent.fleet.standing import Capacity, Fleet, GateStand, Row
 
 SCHEMA = 1
-COLUMNS = ("host", "gate", "for", "what blocks", "do", "agent")
+COLUMNS = ("host", "gate", "for", "agent", "what blocks")
+#: More names than this in one place are counted, longer reasons than this are cut: --json has all of both.
+MOST_NAMES, MOST_CHARS = 3, 120
 #: More ready rows than this are counted, not shown, unless all are asked for.
 READY_ROWS = 20
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
@@ -26,6 +28,8 @@ def show_fleet(out: Out, fleet: Fleet, *, took_s: float, every: bool = False) ->
         out.table(COLUMNS, [_cells(row) for row in rows])
     if folded:
         out.line(f"{'and ' if rows else ''}{len(ready)} that serve (--all shows them)", "green")
+    for hosts, hint in _actions(rows):
+        out.line(f"-> {_named(hosts)}: {hint}")
     for row in fleet.rows:
         for note in row.notes:
             out.line(note, "yellow")
@@ -88,14 +92,29 @@ def _cells(row: Row) -> tuple[str, ...]:
     worst = row.worst
     where = f"{worst.host}: " if len(row.hosts) > 1 and worst.what else ""
     differs = "; profile differs" if row.other_profile else ""
+    what = worst.what if len(worst.what) <= MOST_CHARS else f"{worst.what[:MOST_CHARS]}..."
     return (
-        ", ".join(row.hosts),
+        _named(row.hosts),
         _gates(row),
         _age(worst.since_s),
-        f"{where}{worst.what}",
-        worst.hint,
         f"{'/'.join(row.versions) or '-'}{differs}",
+        f"{where}{what}",
     )
+
+
+def _named(names: Sequence[str]) -> str:
+    """`n1, n2, n3 +13`."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" +{more}" if more > 0 else "")
+
+
+def _actions(rows: Sequence[Row]) -> list[tuple[list[str], str]]:
+    """What to do, in the order of the rows: each action once, with the hosts that it is for."""
+    hosts: dict[str, list[str]] = {}
+    for row in rows:
+        if row.worst.hint:
+            hosts.setdefault(row.worst.hint, []).append(row.worst.host)
+    return [(named, hint) for hint, named in hosts.items()]
 
 
 def _gates(row: Row) -> str:
@@ -115,7 +134,7 @@ def _engine(name: str, gates: Sequence[GateStand], several: bool) -> str:
     text = (
         head.state
         if len(gates) == 1 or not others
-        else ", ".join(f"{gate.host} {gate.state}" for gate in (head, *others))
+        else _named([f"{gate.host} {gate.state}" for gate in (head, *others)])
     )
     return f"{name} {text}" if several else text
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.errors import ConfigError
+from agent.fleet.inventory_faults import brief, inventory_fault, refuse_bad_yaml
 from agent.profile_yaml import shown_path
 
 INSTALL = "pip install 'nodegate[provision]'"
@@ -49,6 +50,7 @@ def target_hosts(
     from ansible.inventory.manager import InventoryManager
     from ansible.parsing.dataloader import DataLoader
 
+    refuse_bad_yaml(sources)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):  # its warnings come again in the run itself
@@ -59,8 +61,7 @@ def target_hosts(
             pattern = ":".join(there) if beside else "all" + "".join(f":!{group}" for group in there)
             names = [host.name for host in inventory.get_hosts(pattern)]
     except AnsibleError as cause:
-        text = " ".join(str(cause).split())
-        raise ConfigError(text, remedy="correct the inventory, or --limit") from cause
+        raise inventory_fault(sources, str(cause)) from cause
     if beside and not there:
         raise ConfigError(
             f"it has none of the groups {', '.join(BESIDE)}: there is no machine for this playbook",
@@ -75,6 +76,6 @@ def target_hosts(
 def no_hosts(sources: Sequence[Path], limit: str | None, warnings: str) -> ConfigError:
     """Why there is nobody to work on; `warnings` is what Ansible said."""
     where = ", ".join(shown_path(source) for source in sources)
-    told = " ".join(warnings.split())[:400]
-    what = f"no host of it matches --limit {limit}" if limit else f"it has no hosts ({told})"
+    told = f" ({brief(warnings)})" if warnings else ""
+    what = f"no host of it matches --limit {limit}" if limit else f"it has no hosts{told}"
     return ConfigError(what, where=where, remedy="`ansible-inventory -i INVENTORY --graph` shows its hosts")

@@ -68,10 +68,20 @@ def _ending(gate: Mapping[str, Any], status: Mapping[str, Any]) -> str:
 
 
 def _maintenance(status: Mapping[str, Any]) -> str:
+    run = status.get("checklist")
+    if run is not None and run.get("running"):
+        return _under_way(run)
     exit_ = "`nodegate maintenance exit --reason TEXT`"
     if "checklist" in status:
         return f"When the work is done: `nodegate checklist run post-maintenance`, which ends it; or {exit_}."
     return f"When the work is done: {exit_}."
+
+
+def _under_way(run: Mapping[str, Any]) -> str:
+    """Which step of a checklist goes on: until the run has ended there is nothing else to do."""
+    at = f"step {min(run['done'] + 1, run['total'])} of {run['total']}"
+    title = f" ({cut(run['step_title'])})" if run.get("step_title") else ""
+    return f"The checklist {run['name']} goes on, {at}{title}: wait for its end, or for its question."
 
 
 def _once(what: str, command: str, blocking: Sequence[object]) -> str:

@@ -92,6 +92,8 @@ def test_a_run_that_is_called_off_at_the_gate_waits_on(
         take_up(record, mine, "after a reboot")  # what is done again needs closed gates again
         with pytest.raises(ConfigError, match=r"main \(warming\) may be started at any moment, beside mine"):
             refuse_unless_held(daemon, mine, record)
+        with pytest.raises(ConfigError, match=r'enter --reason "\.\.\." --run-dir /tmp/x$'):
+            refuse_unless_held(daemon, mine, record, Path("/tmp/x"))
     record = resumed(bench, mine)
     assert record.verdict is Verdict.PASS and bench.daemon.states() == ["serving"]
 

@@ -129,6 +129,22 @@ def test_the_page_says_what_failed_what_to_do_who_answered_and_what_was_seen() -
     assert "SIMULATED" not in text
 
 
+def test_only_findings_of_steps_that_passed_are_folded_and_paper_has_them_all() -> None:
+    for verdict, folds in [("PASS", 1), ("WARN", 0), ("FAIL", 0), ("UNKNOWN", 0)]:
+        record = small_record()
+        for step in record.steps:
+            step.findings = []
+        found = StepFinding(check="gpu.x", subject="gpu0", verdict=Verdict(verdict), summary="as it is")
+        record.steps[1].findings = [found]
+        made = texts(record)["report.html"]
+        assert Page(made).count()["details"] == folds, verdict  # the step itself says PASS each time
+        assert "as it is" in Page(made).text()
+        record.steps[1].verdict = Verdict.UNKNOWN
+        assert Page(texts(record)["report.html"]).count()["details"] == 0
+    paper = made.partition("@media print {")[2].partition("@page")[0]
+    assert "details::details-content { content-visibility: visible; block-size: auto; }" in paper
+
+
 def test_a_simulated_run_says_so_in_title_banner_headline_plots_and_foot() -> None:
     made = texts(failed_record(simulated=True))
     page = Page(made["report.html"])

@@ -74,7 +74,7 @@ def test_drain_and_resume_from_the_command_line(running: DaemonRig) -> None:
     drained = cli(running, "gate", "drain", "glm", "--reason", "switch work")
     assert (drained.returncode, drained.stdout) == (
         0,
-        "glm: draining\nreopen with: nodegate gate resume glm --reason TEXT\n",
+        f"glm: draining\nreopen with: nodegate gate resume glm --reason TEXT --run-dir {running.run_dir}\n",
     )
     running.wait_state("glm", "stopped")
     assert (running.ready("kimi"), running.ready()) == (True, False)

@@ -155,6 +155,36 @@ def test_many_that_serve_are_counted() -> None:
     assert "n8 " in shown(fleet, every=True)
 
 
+def test_a_large_group_and_many_of_one_action_fit_a_page() -> None:
+    group = tuple(f"gpu-node-{number:02}" for number in range(16))
+    alone = [f"n{number}" for number in range(5)]
+    hosts = [*(host(name, group=group) for name in group), *map(host, alone)]
+    answers = {name: says(name, "member") for name in group} | dict.fromkeys(alone, SILENT)
+    fleet = fleet_of(site(*hosts), answers | {group[0]: says(group[0], "failed")})
+    text = shown(fleet)
+    assert "gpu-node-00, gpu-node-01, gpu-node-02 +13" in text and "gpu-node-03" not in text
+    assert "\n-> gpu-node-00: Look at the cooling of this GPU.\n" in text
+    (silent,) = [line for line in text.splitlines() if line.startswith("-> n0")]
+    assert silent.startswith("-> n0, n1, n2 +2: ")
+    assert max(len(line) for line in text.splitlines() if not line.startswith("->")) < 200
+    assert next(row for row in fleet_json(fleet, 0.1)["rows"] if len(row["hosts"]) > 1)["hosts"] == [*group]
+
+
+def test_of_a_group_with_many_silent_members_some_are_named() -> None:
+    group = tuple(f"g{number}" for number in range(16))
+    answers = dict.fromkeys(group, SILENT) | {"g0": says("g0")}
+    text = shown(fleet_of(site(*(host(name, group=group) for name in group)), answers))
+    assert "g0 serving, g1 unknown, g2 unknown +13" in text
+
+
+def test_a_long_reason_is_cut_for_people_alone() -> None:
+    data = says("a", "failed")
+    object.__setattr__(data.told.gates[0].blocking[0], "summary", "x" * 400)
+    fleet = fleet_of(site(host("a")), {"a": data})
+    assert "xxx...\n" in shown(fleet) and "x" * 130 not in shown(fleet)
+    assert "x" * 130 in json.dumps(fleet_json(fleet, 0.1))
+
+
 def test_json_has_everything() -> None:
     fleet = fleet_of(site(host("a")), {"a": says("a", "failed")})
     data = json.loads(json.dumps(fleet_json(fleet, 0.5)))

@@ -201,6 +201,29 @@ def test_each_state_has_its_advice(gate: dict[str, Any], told: list[str]) -> Non
     assert steps(gate, {"node": "n1"}) == told
 
 
+@pytest.mark.parametrize(
+    ("running", "told"),
+    [
+        (
+            True,
+            "The checklist burn-in goes on, step 3 of 8 (Links under load): wait for its end, or for its"
+            " question.",
+        ),
+        (
+            False,
+            "When the work is done: `nodegate checklist run post-maintenance`, which ends it; or"
+            " `nodegate maintenance exit --reason TEXT`.",
+        ),
+    ],
+)
+def test_in_maintenance_a_run_that_goes_on_is_told_and_nothing_else_asked_for(
+    running: bool, told: str
+) -> None:
+    run = {"name": "burn-in", "running": running, "done": 2, "total": 8, "step_title": "Links under load"}
+    assert steps(_gate("maintenance"), {"node": "n1", "checklist": run}) == [told]
+    assert steps(_gate("maintenance"), {"node": "n1", "checklist": None})[0].startswith("When the work is")
+
+
 def test_the_same_order_for_several_subjects_is_given_once_and_names_the_play() -> None:
     action = {"kind": "apply_play", "hint": "Set the limit.", "play": "gpu"}
     blocking = [
