@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 PR_SET_CHILD_SUBREAPER = 36
+#: Hooks that the process needs that prints: it loads no conftest.py of a folder where workers run the tests.
+__all__ = ["pytest_sessionfinish", "pytest_terminal_summary", "pytest_testnodedown"]
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 sys.path.insert(0, str(Path(__file__).parent / "bmc"))
 #: The roles' own code, as Ansible bundles it for a node: `nodegate_apply`.
 sys.path.insert(1, str(Path(__file__).parents[1] / "playbooks" / "module_utils"))
+
+from lb_report import pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
