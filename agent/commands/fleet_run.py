@@ -23,12 +23,13 @@ def vault_key(given: Path | None) -> Path | None:
 
 
 def redactor_for(request: Request, key: Path | None) -> Redactor:
-    """Hides every secret that this run may come across."""
+    """Hides every secret that this run may come across. ConfigError for a vault that lies open."""
     from agent.fleet.bringup import known_secrets
     from agent.fleet.lock import site_of
-    from agent.fleet.secret_values import Redactor, vault_secrets
+    from agent.fleet.secret_values import Redactor, refuse_plain_vaults, vault_secrets
 
     sites = [site_of(source) for source in request.inventories]
+    refuse_plain_vaults(sites)
     return Redactor(known_secrets(request, [*vault_secrets(sites, key)]))
 
 

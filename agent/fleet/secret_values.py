@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.errors import ConfigError
+
 HIDDEN = "(secret)"
 #: Names of variables, settings and arguments whose values are shown nowhere.
 _NAME = re.compile(
@@ -109,9 +111,22 @@ def vault_secrets(sites: Sequence[Path], key: Path | None) -> Iterator[str]:
             yield from named_secrets(values)
 
 
+def refuse_plain_vaults(sites: Sequence[Path]) -> None:
+    """A vault that lies open is in every copy of the inventory, and nothing hides its values. ConfigError."""
+    for file in _variables(sites):
+        whole = file.read_bytes()
+        named = file.suffix in (".yml", ".yaml") and "vault" in file.stem
+        if named and whole.strip() and b"$ANSIBLE_VAULT" not in whole:
+            remedy = f"ansible-vault encrypt {file}, and change what it held if anybody else could read it"
+            raise ConfigError("this vault is not encrypted", where=str(file), remedy=remedy)
+
+
 def _encrypted(sites: Sequence[Path]) -> Iterator[Path]:
+    return (file for file in _variables(sites) if file.read_bytes().startswith(b"$ANSIBLE_VAULT"))
+
+
+def _variables(sites: Sequence[Path]) -> Iterator[Path]:
+    """Files of variables beside the inventories."""
     for site in sites:
         for folder in ("group_vars", "host_vars"):
-            for file in sorted((site / folder).rglob("*")):
-                if file.is_file() and file.read_bytes().startswith(b"$ANSIBLE_VAULT"):
-                    yield file
+            yield from (file for file in sorted((site / folder).rglob("*")) if file.is_file())
