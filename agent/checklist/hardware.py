@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from agent.checks.gpus import slots
 from agent.checks.nic_serial import card_serial
-from agent.errors import DeviceAbsent, SourceError
+from agent.errors import DeviceAbsent, SourceError, SourceUnavailable
 from agent.node_profile import NodeProfile
 from agent.sources import Sources
 
@@ -37,6 +37,8 @@ def parts_of(sources: Sources, profile: NodeProfile, *, serials: bool) -> dict[s
             parts[device] = f"guid {sources.tree.text(f'{INFINIBAND}/{device}/node_guid')}"
         except DeviceAbsent:  # a card that is not there is a part less
             continue
+    if not parts:
+        raise SourceUnavailable("no GPU and no card of this node can be identified")
     return {**parts, **_serials(sources, profile)} if serials else parts
 
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from checklist_kit import Bench
 from cli_words import in_process
+from fake_h200 import h200_data, h200_profile
+from fake_sources import FakeNode
 
-from agent.checklist.hardware import differences
+from agent.checklist.hardware import differences, parts_of
 from agent.checklist.load import load_named
 from agent.checklist.past_runs import PastRuns
 from agent.checklist.progress import progress_of
@@ -203,6 +205,16 @@ def test_hardware_is_compared_part_by_part() -> None:
     assert differences(before, {**before, "mlx5_0.serial": "S2"}) == ["mlx5_0.serial was S1, is S2"]
     assert differences(before, {"mlx5_0": "guid 1"}) == ["gpu0 was GPU-0, is not there"]
     assert differences({}, {"gpu0": "GPU-0"}) == ["gpu0 was not there, is GPU-0"]
+
+
+def test_a_node_of_which_no_part_can_be_identified_is_no_hardware_to_compare() -> None:
+    data, profile = h200_data(), h200_profile()
+    assert parts_of(FakeNode(data).sources, profile, serials=False)["gpu3"].startswith("GPU-")
+    for gpu in data["nvml"]["gpus"]:
+        gpu["identity"]["uuid"] = ""
+    data["files"] = {path: text for path, text in data["files"].items() if not path.endswith("/node_guid")}
+    with pytest.raises(SourceUnavailable, match="no GPU and no card of this node can be identified"):
+        parts_of(FakeNode(data).sources, profile, serials=False)
 
 
 def test_the_daemon_tells_the_newest_run(bench: Bench) -> None:
