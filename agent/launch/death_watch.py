@@ -23,13 +23,16 @@ class DeathWatch:
         self._on_death = on_death
         self._loop = asyncio.get_running_loop()
         self._descriptors: dict[Key, int] = {}
+        #: A look that began before a death may still bring it: nobody is told of it twice.
+        self._told: set[Key] = set()
 
     def watch(self, stat: ProcessStat) -> None:
         """Watch one process; one that has ended meanwhile is reported in the loop's next turn."""
-        if stat.key in self._descriptors:
+        if stat.key in self._descriptors or stat.key in self._told:
             return
         descriptor = open_pidfd(stat)
         if descriptor is None:
+            self._told.add(stat.key)
             self._loop.call_soon(self._on_death, stat)
             return
         self._descriptors[stat.key] = descriptor
@@ -37,6 +40,7 @@ class DeathWatch:
 
     def _ended(self, stat: ProcessStat) -> None:
         self._drop(stat.key)
+        self._told.add(stat.key)
         self._on_death(stat)
 
     def _drop(self, key: Key) -> None:

@@ -179,10 +179,9 @@ class ProcessGroupSupervisor:
         """Watch its first process at once, and the others as soon as they are found."""
         run.watch = DeathWatch(on_death)
         root = process(run.pid)
-        if root is not None and root.key == run.tree.root:
-            run.watch.watch(root)
-        else:
-            asyncio.get_running_loop().call_soon(on_death, ended(run.tree.root))
+        if root is None or root.key != run.tree.root:
+            root = ended(run.tree.root)
+        run.watch.watch(root)
         run.scanner = asyncio.get_running_loop().create_task(self._scan(run))
 
     async def _look(self, run: EngineRun) -> None:
