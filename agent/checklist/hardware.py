@@ -37,7 +37,7 @@ def parts_of(sources: Sources, profile: NodeProfile, *, serials: bool) -> dict[s
             parts[device] = f"guid {sources.tree.text(f'{INFINIBAND}/{device}/node_guid')}"
         except DeviceAbsent:  # a card that is not there is a part less
             continue
-    if not parts:
+    if not parts and (profile.gpus.count or profile.fabric.ports):  # a node that shall have none is itself
         raise SourceUnavailable("no GPU and no card of this node can be identified")
     return {**parts, **_serials(sources, profile)} if serials else parts
 

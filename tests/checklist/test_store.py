@@ -13,6 +13,7 @@ from checklist_kit import Bench
 from cli_words import in_process
 from fake_h200 import h200_data, h200_profile
 from fake_sources import FakeNode
+from server_kit import profile as node_without_gpus
 
 from agent.checklist.hardware import differences, parts_of
 from agent.checklist.load import load_named
@@ -215,6 +216,7 @@ def test_a_node_of_which_no_part_can_be_identified_is_no_hardware_to_compare() -
     data["files"] = {path: text for path, text in data["files"].items() if not path.endswith("/node_guid")}
     with pytest.raises(SourceUnavailable, match="no GPU and no card of this node can be identified"):
         parts_of(FakeNode(data).sources, profile, serials=False)
+    assert parts_of(FakeNode(data).sources, node_without_gpus(), serials=False) == {}
 
 
 def test_the_daemon_tells_the_newest_run(bench: Bench) -> None:
