@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 
 import pytest
@@ -12,27 +13,36 @@ from nspawn_rig import systemd_hosts
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1200)]
 
 
-def _processes() -> set[str]:
-    return {entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+MARK = "NODEGATE_TEST_RIG"
 
 
-def _ours(pids: set[str]) -> list[str]:
-    """Command lines of those that have to do with the hosts; other tests may run beside."""
+def _alive(mark: str) -> list[str]:
+    """Command lines of the processes that this test, and no other that runs beside it, has started."""
     lines = []
-    for pid in pids:
+    for entry in Path("/proc").iterdir():
         try:
-            line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if entry.name.isdigit() and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
+                lines.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
-            continue
-        if "nspawn" in line or "infinity" in line:
-            lines.append(line)
+            continue  # it has ended
     return lines
 
 
-def test_two_hosts_from_boot_to_end() -> None:
-    before, mounts = _processes(), Path("/proc/self/mounts").read_text()
-    own_network = Path("/proc/net/dev").read_text().count("\n")
+def _mounts() -> set[str]:
+    """What this machine mounts, less the named network namespaces of the tests beside this one."""
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    return {line for line in lines if not line.startswith("nsfs /run/netns/ng-")}
+
+
+def _links() -> set[str]:
+    return {entry.name for entry in Path("/sys/class/net").iterdir()}
+
+
+def test_two_hosts_from_boot_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark, mounts, links = str(uuid.uuid4()), _mounts(), _links()
+    monkeypatch.setenv(MARK, mark)
     with systemd_hosts("one", "two") as hosts:
+        assert len([line for line in _alive(mark) if "nspawn" in line]) >= 2
         one, two = hosts["one"], hosts["two"]
         assert one.run(["systemctl", "is-system-running"]).stdout.strip() == "running"
         assert one.must(["nodegate", "--version"]).startswith("nodegate ")
@@ -55,6 +65,6 @@ def test_two_hosts_from_boot_to_end() -> None:
         folder = one.console.parent
     assert not folder.exists()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/nodegate-test-{os.getpid()}-*"))
-    assert _ours(_processes() - before) == []
-    assert Path("/proc/self/mounts").read_text() == mounts
-    assert Path("/proc/net/dev").read_text().count("\n") == own_network
+    assert _alive(mark) == []
+    assert _mounts() - mounts == set()
+    assert _links() - links == set()
