@@ -255,7 +255,8 @@ class Daemon:
         }
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # blocked while the agent was built
+        for early in self._given.told:
+            handlers[early]()
         try:
             yield
         finally:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from signal import Signals
 
 from agent.blockers import blocker_to_dict
 from agent.check_track import ResultChange
@@ -92,6 +93,8 @@ class Surroundings:
     front: Front | None = None
     #: What a simulated daemon replays.
     replayed: Replayed | None = None
+    #: Signals that came before the daemon could follow them.
+    told: Sequence[Signals] = ()
 
 
 class Parts:

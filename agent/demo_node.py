@@ -5,7 +5,9 @@ Free ports of the loopback are put into the node's profile, and the embedded eng
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import random
 import socket
 import sys
 from pathlib import Path
@@ -19,6 +21,8 @@ from agent.sources.scenario import load_scenario
 
 NODE_DIR = Path(__file__).parent / "demo_nodes" / "h200-roce"
 HOST = "127.0.0.1"
+#: Linux gives ports from 32768 on to connections (ip_local_port_range); the tests take theirs below these.
+PORTS = (28000, 32768)
 #: A person watches: faults are seen and forgotten after seconds, where a real node waits for minutes.
 IMPATIENT = {
     "gpu.hbm_temp": {"period_s": 2, "fail_for_s": 2, "clear_for_s": 3},
@@ -71,9 +75,11 @@ def demo_profile(folder: Path, node_dir: Path = NODE_DIR) -> LoadedProfile:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that were free a moment ago, all different."""
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports of the loopback where nobody listens, all different. Raises ConfigError if too few are."""
+    ports: list[int] = []
+    for port in random.sample(range(*PORTS), PORTS[1] - PORTS[0]):
+        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise ConfigError(f"fewer than {count} ports are free", where=f"{HOST} ports {PORTS[0]}-{PORTS[1] - 1}")

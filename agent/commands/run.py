@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +22,7 @@ from agent.commands import (
     resolve_profile,
     scenario_file,
 )
+from agent.early_signals import early_signals
 from agent.log_json import LogFormat, start_logging
 
 if TYPE_CHECKING:
@@ -64,39 +64,39 @@ def run_command(
     from agent.premises import Folders, take_premises
 
     start_logging(log_format)
-    # A reload asked for before the daemon can make one waits until it can: unhandled, it would end the agent.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    loaded = resolve_profile(profile, overlay, node)
-    folders = Folders(state_dir, run_dir, log_dir or state_dir / "log")
-    with take_premises(folders, loaded.profile) as premises, Front(premises) as front:
-        # All that is slow to load and to build comes after the API answers.
-        from agent.checks.registry import load_all
-        from agent.daemon import Daemon
-        from agent.daemon_parts import EventRelay, Surroundings
+    with early_signals() as told:
+        loaded = resolve_profile(profile, overlay, node)
+        folders = Folders(state_dir, run_dir, log_dir or state_dir / "log")
+        with take_premises(folders, loaded.profile) as premises, Front(premises) as front:
+            # All that is slow to load and to build comes after the API answers.
+            from agent.checks.registry import load_all
+            from agent.daemon import Daemon
+            from agent.daemon_parts import EventRelay, Surroundings
 
-        relay = EventRelay()
-        with open_sources(
-            loaded.profile, node=node, scenario=scenario, on_event=relay, state_dir=state_dir
-        ) as opened:
-            given = Surroundings(
-                premises=premises,
-                loaded=loaded,
-                sources=opened.sources,
-                relay=relay,
-                checks=load_all(),
-                load_again=lambda: resolve_profile(profile, overlay, node),
-                node=node.resolve().name if node else "",
-                front=front,
-                replayed=_replayed(opened, scenario),
-            )
+            relay = EventRelay()
+            with open_sources(
+                loaded.profile, node=node, scenario=scenario, on_event=relay, state_dir=state_dir
+            ) as opened:
+                given = Surroundings(
+                    premises=premises,
+                    loaded=loaded,
+                    sources=opened.sources,
+                    relay=relay,
+                    checks=load_all(),
+                    load_again=lambda: resolve_profile(profile, overlay, node),
+                    node=node.resolve().name if node else "",
+                    front=front,
+                    replayed=_replayed(opened, scenario),
+                    told=told,
+                )
 
-            async def life() -> None:
-                """Build the daemon on the loop that it runs on."""
-                await Daemon(given).run()
+                async def life() -> None:
+                    """Build the daemon on the loop that it runs on."""
+                    await Daemon(given).run()
 
-            # What is loaded by now stays: going through it would take the collector a tenth of a second.
-            gc.freeze()
-            asyncio.run(life())
+                # What is loaded by now stays: going through it would take the collector a tenth of a second.
+                gc.freeze()
+                asyncio.run(life())
 
 
 def _replayed(opened: LiveSources | ReplaySources, scenario: Path | None) -> Replayed | None:

@@ -155,6 +155,9 @@ class EngineController:
         if self._task is not None and not self._task.done() and self._task is not asyncio.current_task():
             self._task.cancel()
             await asyncio.wait((self._task,))
+        unseen = self._life is None and not self.recovered and self._profile.profile.mode is Mode.MANAGE
+        if unseen and not leave_running:  # asked to stop before it had looked: an earlier engine ends too
+            await self._recover()
         life = self._life
         if life is None or self._book.phase is EnginePhase.UNKILLABLE:
             return

@@ -23,7 +23,8 @@ import psutil
 import yaml
 from bench_node import NODE
 from bench_table import Figure, Ratio
-from daemon_rig import EMBEDDED, free_ports
+from daemon_rig import EMBEDDED
+from ports import free_ports
 
 HERE = Path(__file__).parent
 ROUNDS = 4

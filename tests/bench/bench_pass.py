@@ -24,8 +24,8 @@ from pathlib import Path
 
 from bench_node import NODE, sources_on
 from bench_table import Ratio
-from launch_kit import free_port
 from nvml_lib import NvmlFile
+from ports import free_port
 
 from agent.check_plan import IN_STEP, CheckPlan, plan_all
 from agent.check_run import Outcome, perform, start

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_rig import DaemonRig, free_ports, wait_until
+from daemon_rig import DaemonRig, wait_until
+from ports import free_ports
 
 PAIR = {"prefill": ["p0"], "decode": ["d0"]}
 

@@ -180,6 +180,22 @@ def test_a_node_without_engines_says_so(tmp_path: Path) -> None:
         rig.close()
 
 
+def test_a_stop_during_the_start_is_an_orderly_one(rig: DaemonRig) -> None:
+    """The API answers before the agent is built; the engine of the agent before must not be left behind."""
+    rig.start()
+    rig.wait_ready()
+    assert rig.process is not None
+    rig.process.kill()
+    rig.process.wait(10)
+    before = rig.engine_pids()
+    rig.start()
+    wait_until("the first answer", lambda: rig.get("/livez")[0] != 0)
+    rig.process.send_signal(signal.SIGHUP)
+    assert rig.stop() == 0
+    assert before and rig.engine_pids() == []
+    assert rig.log().count("asked to stop") == 1
+
+
 def test_sighup_with_a_bad_profile_keeps_the_old_one(rig: DaemonRig) -> None:
     rig.start()
     wait_until("an answer", lambda: rig.get("/readyz")[0] != 0)

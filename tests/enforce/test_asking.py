@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from ports import free_port
 
 from agent.enforce.asking import Asker
 from agent.enforce.keeper import Word
@@ -103,6 +104,4 @@ def test_an_answer_that_trickles_is_none() -> None:
 
 
 def test_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    assert Asker(Api(port=port))("glm") is Word.SILENT
+    assert Asker(Api(port=free_port()))("glm") is Word.SILENT

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from fake_h200 import h200_node, h200_profile, uuid_of
-from launch_kit import engine_profile, free_port, launch_part, rig
+from launch_kit import engine_profile, launch_part, rig
+from ports import free_port
 
 from agent.errors import LaunchError
 from agent.launch import strays

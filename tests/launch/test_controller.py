@@ -10,7 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from launch_kit import NAME, alive, engine_profile, free_port, launch_part, rig, session
+from launch_kit import NAME, alive, engine_profile, launch_part, rig, session
+from ports import free_port
 
 from agent.model import EnginePhase
 from agent.sources import CanaryVerdict

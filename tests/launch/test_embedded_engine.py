@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-from launch_kit import EMBEDDED, free_port
+from launch_kit import EMBEDDED
+from ports import free_port
 
 from agent.sources.engine import parse_metrics
 

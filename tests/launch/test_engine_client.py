@@ -6,8 +6,8 @@ import asyncio
 import json
 
 import pytest
-from launch_kit import free_port
 from odd_server import http, odd_server
+from ports import free_port
 
 from agent.errors import ParseError, SourceError, SourceTimeout, SourceUnavailable
 from agent.model import EnginePhase, EngineStatus

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from launch_kit import NAME, engine_profile, free_port
+from launch_kit import NAME, engine_profile
 from odd_server import http, odd_server
+from ports import free_port
 
 from agent.errors import LaunchError
 from agent.launch import engine_monitor as module

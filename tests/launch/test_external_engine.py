@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from launch_kit import EMBEDDED, engine_profile, free_port, rig
+from launch_kit import EMBEDDED, engine_profile, rig
+from ports import free_port
 
 from agent.model import EnginePhase
 from agent.sources import CanaryVerdict

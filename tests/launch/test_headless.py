@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from fake_sources import FakeClock
-from launch_kit import free_port
+from ports import free_port
 from server_kit import profile
 
 from agent.launch.embedded_ranks import HeadRank, _follow, head_rank

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import launch_kit
 import pytest
-from launch_kit import engine_profile, free_port, launch_part, rig, session, wait_dead, wait_gone
+from launch_kit import engine_profile, launch_part, rig, session, wait_dead, wait_gone
+from ports import free_port
 
 from agent.launch import recovery as recovery_module
 from agent.launch.run_record import RunFile, RunRecord

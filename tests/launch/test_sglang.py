@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 from fake_h200 import h200_node, h200_profile
-from launch_kit import EMBEDDED, engine_profile, free_port, rig, session
+from launch_kit import EMBEDDED, engine_profile, rig, session
+from ports import free_port
 
 from agent.errors import ParseError
 from agent.launch.embedded_engine import EmbeddedEngine, build_app

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from fake_sources import FakeNode
-from launch_kit import NAME, alive, engine_profile, free_port, rig
+from launch_kit import NAME, alive, engine_profile, rig
+from ports import free_port
 
 from agent.errors import LaunchError
 from agent.launch import gpu_release as release_module

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import re
-import socket
 import socketserver
 import subprocess
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from frontend_kit import play
+from ports import free_port
 
 pytestmark = pytest.mark.root
 
@@ -97,9 +97,7 @@ def haproxy(folder: Path, replicas: list[Replica]) -> Iterator[int]:
     import jinja2
     from repo_files import ROOT
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     text = (ROOT / "playbooks/roles/loadbalancer/templates/haproxy.j2").read_text()
     backends = [one.backend() for one in replicas]
     made = (

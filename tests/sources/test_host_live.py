@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 from agent.errors import DeviceAbsent, ParseError, SourceTimeout, SourceUnavailable
 from agent.sources import host as host_module
@@ -179,9 +180,7 @@ class TestReach:
         assert found.problem == ""
 
     def test_a_closed_port_refuses(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
-        found = LiveHost().reach("127.0.0.1", port)
+        found = LiveHost().reach("127.0.0.1", free_port())
         assert not found.accepted
         assert "refused" in found.problem
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
 from redfish_server import PASSWORD, SESSIONS, USER, Certificates, RedfishServer, make_certificates
 
 from agent.bmc_profile import RedfishEndpoint
@@ -399,9 +400,7 @@ def test_a_document_that_waited_behind_one_that_hangs_is_not_called_slow(
 def test_a_port_where_nobody_listens_is_told_and_rested(
     client: RedfishClient, clock: Clock, endpoint: RedfishEndpoint
 ) -> None:
-    with _dead() as listener:
-        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-    dead = endpoint.model_copy(update={"url": url})
+    dead = endpoint.model_copy(update={"url": f"https://127.0.0.1:{free_port()}"})
     assert "connection refused" in str(_refused(client, dead))
     assert "next try in 15 s" in str(_refused(client, dead))
     clock.now_s += 16

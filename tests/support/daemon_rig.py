@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+from ports import free_ports
 
 import agent
 from agent.admin_client import AdminClient
@@ -32,15 +33,6 @@ LEFT_OUT = (
     "roce.oos", "roce.pfc_storm",
 )  # fmt: skip
 T = TypeVar("T")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses now, all different."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def wait_until(what: str, probe: Callable[[], T | None], patience_s: float = PATIENCE_S) -> T:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -26,13 +25,6 @@ from agent.sources.processes import ProcessStat, process, processes
 NAME = "sim"
 EMBEDDED = [sys.executable, "-P", "-m", "agent.launch.embedded_engine"]
 PATIENCE_S = 40.0
-
-
-def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def engine_profile(port: int, *, mode: str = "manage", **engine: Any) -> LoadedProfile:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -24,6 +23,7 @@ from typing import Any
 
 import httpx
 from nspawn_root import CACHE, REPOSITORY
+from ports import free_port
 from redfish_server import make_certificates
 
 VERSION = "2.2.0"
@@ -70,7 +70,7 @@ def sushy_bmc(folder: Path) -> Iterator[SushyBmc]:
     """Start one; its certificate is signed by `ca` for 127.0.0.1."""
     python = sushy_environment() / "bin" / "python"
     certificates = make_certificates(folder)
-    port = _free_port()
+    port = free_port()
     log = folder / "sushy.log"
     bmc = SushyBmc(f"https://127.0.0.1:{port}", certificates.ca, log)
     config = _config(folder, python, certificates.here, port)
@@ -163,9 +163,3 @@ def _wait(bmc: SushyBmc, process: subprocess.Popen[bytes]) -> None:
         bmc.system = members[0]["@odata.id"].rpartition("/")[2]
         return
     raise TimeoutError(f"sushy-emulator does not answer: {bmc.log.read_text()[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
