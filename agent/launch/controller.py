@@ -19,11 +19,10 @@ from agent.launch.choose_supervisor import make_supervisor
 from agent.launch.crash_tail import OnCrash, crash_tail, ignore_crash
 from agent.launch.engine_life import EngineLife
 from agent.launch.engine_log import EngineLog
-from agent.launch.engine_monitor import EngineMonitor
 from agent.launch.engine_secrets import engine_secrets
 from agent.launch.engine_state import EngineEvent, EventKind
 from agent.launch.external_engine import watch_external
-from agent.launch.launch_profile import LaunchPlan, build_plan, engine_api_key, served_name
+from agent.launch.launch_profile import LaunchPlan, build_plan
 from agent.launch.recovery import find_earlier
 from agent.launch.soak import Soaker
 from agent.launch.soak_memory import SoakMemory
@@ -33,7 +32,7 @@ from agent.model import EnginePhase, EngineStatus
 from agent.node_profile import Engine, Mode
 from agent.profile_loader import LoadedProfile
 from agent.sources import Sources
-from agent.sources.engine import EngineBoard, EngineClient, something_listens
+from agent.sources.engine import EngineBoard, something_listens
 
 logger = logging.getLogger("nodegate.launch")
 
@@ -136,7 +135,7 @@ class EngineController:
         """Run until cancelled. The engine is then left as it is; `close` decides what becomes of it."""
         self._task = asyncio.current_task()
         if self._profile.profile.mode is not Mode.MANAGE:
-            await self._watch_external()
+            await watch_external(self._book, self._engine, self._canary_now)
             return
         await self._recover()
         self._book.publish()
@@ -167,22 +166,6 @@ class EngineController:
             return
         life.stop("the agent ends")
         await self._clean_up(life)
-
-    async def _watch_external(self) -> None:
-        """Mode gate, until cancelled."""
-        engine = self._engine
-        try:
-            key = engine_api_key(engine)
-        except LaunchError as cause:  # without the key the canaries are refused, and say so
-            logger.warning("engine %s: %s", self.name, cause)
-            key = None
-        client = EngineClient(engine.host, engine.port, api_key=key)
-        monitor = EngineMonitor(engine, client, self._sources.clock, served_name(engine))
-        self._book.monitor = monitor
-        try:
-            await watch_external(self._book, engine, monitor, self._canary_now)
-        finally:
-            await client.close()
 
     async def _recover(self) -> None:
         """Take over the engine of an earlier agent, or end what is left of it: never two engines."""

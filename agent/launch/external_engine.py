@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from agent.errors import LaunchError
 from agent.launch.engine_monitor import EngineMonitor
 from agent.launch.engine_state import EngineEvent, EventKind
 from agent.launch.engine_watch import canaries, poll_forever, until_healthy
+from agent.launch.launch_profile import engine_api_key, served_name
 from agent.launch.status_book import StatusBook
 from agent.node_profile import Engine
+from agent.sources.engine import EngineClient
+
+logger = logging.getLogger("nodegate.launch")
 
 #: Polls without health in a row after which the engine counts as gone; one alone may be a full accept queue.
 LOST_AFTER = 3
 
 
-async def watch_external(
-    book: StatusBook, engine: Engine, monitor: EngineMonitor, canary_now: asyncio.Event
-) -> None:
+async def watch_external(book: StatusBook, engine: Engine, canary_now: asyncio.Event) -> None:
     """Until cancelled: absent while nothing answers, up when healthy, warm after the warm-up."""
+    try:
+        key = engine_api_key(engine)
+    except LaunchError as cause:  # without the key the canaries are refused, and say so
+        logger.warning("engine %s: %s", book.name, cause)
+        key = None
+    client = EngineClient(engine.host, engine.port, api_key=key)
+    book.monitor = EngineMonitor(engine, client, book.clock, served_name(engine))
+    try:
+        await _watch(book, engine, book.monitor, canary_now)
+    finally:
+        await client.close()
+
+
+async def _watch(book: StatusBook, engine: Engine, monitor: EngineMonitor, canary_now: asyncio.Event) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(poll_forever(book, monitor))
         while True:
