@@ -187,7 +187,7 @@ class VllmRig(DaemonRig):
             return self.running() >= min(count, 2)
 
         try:
-            wait_until("requests that run", seen_running, 60)
+            wait_until("requests that run", seen_running, 30)
             yield answers
         finally:
             for thread in threads:
