@@ -7,7 +7,6 @@ change through `on_status`, after the board has the new observation.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 from collections.abc import Callable
@@ -33,8 +32,6 @@ from agent.node_profile import Engine, Mode
 from agent.profile_loader import LoadedProfile
 from agent.sources import Sources
 from agent.sources.engine import EngineBoard, something_listens
-
-logger = logging.getLogger("nodegate.launch")
 
 
 class EngineController:
