@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import uuid
 from pathlib import Path
 
 import pytest
-from nspawn_rig import systemd_hosts
+from nspawn_rig import systemd_hosts, wait_for
 
 # The first user of the shared root makes it.
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1200)]
@@ -56,7 +58,14 @@ def test_two_hosts_from_boot_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
         one.write("/etc/kept", "kept", 0o600)
         one.must(["sysctl", "-qw", "net.core.somaxconn=8191"])
         boot_id = one.read("/proc/sys/kernel/random/boot_id")
-        print(f"rebooted in {one.reboot():.1f} s")
+        under_way = subprocess.Popen(one.words(["sleep", "600"]))
+        try:  # a command that is under way must not hold the reboot
+            wait_for("a command to run", lambda: one.run(["pgrep", "-fx", "sleep 600"]).returncode == 0)
+            print(f"rebooted in {one.reboot():.1f} s")
+            assert under_way.wait(10) == -signal.SIGTERM
+        finally:
+            under_way.kill()
+            under_way.wait()
         assert one.read("/etc/kept") == "kept"
         assert one.must(["stat", "-c", "%a", "/etc/kept"]).strip() == "600"
         assert one.read("/proc/sys/kernel/random/boot_id") != boot_id

@@ -37,6 +37,9 @@ END_WITHIN_S = 20.0
 NETWORKS = {"mgmt": "198.51.100", "data": "203.0.113"}
 CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
+#: What forks as a host is entered, not nsenter. As a host goes down, systemd stops its processes for a
+#: moment; nsenter stops with its child, is never woken, and holds the reboot until that child is reaped.
+_WAIT = ("timeout", "--foreground", "0")
 _PATH = "PATH=/opt/nodegate/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -162,7 +165,7 @@ class Host:
     def words(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> list[str]:
         """A command line of this machine that runs `argv` in the host as root, without this environment."""
         variables = [f"{key}={value}" for key, value in (environment or {}).items()]
-        enter = ["nsenter", "-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "--"]
+        enter = ["nsenter", "-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "--no-fork", "--", *_WAIT]
         return [*enter, "env", "-i", _PATH, "LANG=C.UTF-8", "HOME=/root", *variables, *argv]
 
     def run(
