@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -247,7 +248,10 @@ def jump_measures(monkeypatch: pytest.MonkeyPatch, clock: JumpClock, look_s: flo
 
     for module in ("gpu_load", "all_reduce", "engine_load", "all_reduce_nodes"):
         monkeypatch.setattr(f"agent.measure.{module}.asyncio", SimpleNamespace(run=run), raising=False)
-    monkeypatch.setattr("agent.measure.attend.in_spare_thread", at_once)
+    # A clock that jumps runs out for whoever waits for a thread, so whichever module starts one does without.
+    for name, loaded in list(sys.modules.items()):
+        if name.startswith("agent.") and hasattr(loaded, "in_spare_thread"):
+            monkeypatch.setattr(loaded, "in_spare_thread", at_once)
     monkeypatch.setattr("agent.measure.attend.LOOK_S", look_s)
     monkeypatch.setattr("agent.measure.attend.TURN_S", look_s / 2)
 
