@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from agent.launch.last_words import NEAR_LINES, last_words
+
 MAX_BYTES = 32 * 1024 * 1024
 TAIL_BYTES = 256 * 1024
 _BLOCK_BYTES = 1024 * 1024
@@ -26,10 +28,12 @@ class EngineLog:
         self.path = path
         self.max_bytes = max_bytes
         self.secrets: tuple[str, ...] = ()
+        self._begun_at: int | None = None
 
     def open(self) -> int:
         """A descriptor for the engine to append to; the caller closes it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.begin()
         return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
 
     def hide(self, secrets: Iterable[str]) -> None:
@@ -50,6 +54,7 @@ class EngineLog:
         finally:
             # Even when the copy failed (disk full) the file must not grow on.
             self._truncate_if_long()
+        self._begun_at = None if self._begun_at is None else 0  # what is left is this engine's
         return True
 
     def _keep_end(self, size: int) -> None:
@@ -65,31 +70,37 @@ class EngineLog:
         if self.path.exists() and self.path.stat().st_size > self.max_bytes:
             os.truncate(self.path, 0)
 
+    def begin(self) -> None:
+        """An engine is about to start: what stands here already was said by others."""
+        try:
+            self._begun_at = self.path.stat().st_size
+        except OSError:  # not written yet
+            self._begun_at = 0
+
     def tail(self, lines: int) -> list[str]:
         """The last lines, control characters and secrets taken out."""
+        return self._shown(0)[-lines:] if lines > 0 else []
+
+    def last_words(self) -> str:
+        """The line that most likely says why the engine ended (last_words.py)."""
+        if self._begun_at is None:  # found running: where its words begin is not known
+            return last_words(self.tail(NEAR_LINES))
+        return last_words(self._shown(self._begun_at))
+
+    def _shown(self, since: int) -> list[str]:
+        """The lines since that byte, as far as they are among the last TAIL_BYTES."""
         # Read from further back, so that no secret is cut in two and shown by half.
         margin = max((len(secret.encode()) for secret in self.secrets), default=0)
         try:
             with self.path.open("rb") as file:
-                start = max(0, self.path.stat().st_size - TAIL_BYTES - margin)
+                size = self.path.stat().st_size
+                first = max(size - TAIL_BYTES, since if since <= size else 0, 0)
+                start = max(0, first - margin)
                 file.seek(start)
                 text = file.read(TAIL_BYTES + margin).decode("utf-8", "replace")
         except OSError:  # not started yet, or removed by hand: there is nothing to show
             return []
         for secret in self.secrets:
             text = text.replace(secret, "***")
-        text = text[margin:] if start else text
-        shown = [
-            "".join(c if c.isprintable() or c == "\t" else " " for c in line) for line in text.splitlines()
-        ]
-        return shown[-lines:] if lines > 0 else []
-
-    def last_words(self) -> str:
-        """The line that most likely says why the engine ended.
-
-        The last one that names an error, else the last one.
-        """
-        tail = [line.strip() for line in self.tail(60) if line.strip()]
-        errors = [line for line in tail if "error" in line.lower()]
-        chosen = (errors or tail or [""])[-1]
-        return chosen if len(chosen) <= 200 else chosen[:197] + "..."
+        lines = text[first - start :].splitlines()
+        return ["".join(c if c.isprintable() or c == "\t" else " " for c in line) for line in lines]

@@ -75,18 +75,15 @@ class SystemdSupervisor:
         token = random_tokens.token_hex(8)
         started = self._clock.mono_s()
         record = RunRecord(
-            engine=self._engine,
-            boot_id=self._clock.boot_id(),
-            token=token,
-            launch_hash=plan.launch_hash(),
+            engine=self._engine, boot_id=self._clock.boot_id(), token=token, launch_hash=plan.launch_hash(),
             started_mono_s=started,
-        )
+        )  # fmt: skip
         self._file.save(record)
         self._plan_file.write(
             unit_plan(plan, mark=self._mark + token, log=self._log.path, token=token, started_mono_s=started)
         )
         self._log.hide(plan.hidden)
-        start = in_spare_thread(lambda: self._systemd.start(self.unit), START_DEADLINE_S + _SLACK_S)
+        start = in_spare_thread(self._start_unit, START_DEADLINE_S + _SLACK_S)
         starting = asyncio.create_task(start)
         try:
             await asyncio.shield(starting)  # who is cancelled must still know when the request is over
@@ -128,6 +125,10 @@ class SystemdSupervisor:
         words = self._log.last_words() or f"look at journalctl -u {self.unit}"
         raise LaunchError(f"{self.unit} is {unit.words} right after its start: {words}")
 
+    def _start_unit(self) -> None:
+        self._log.begin()
+        self._systemd.start(self.unit)
+
     async def _show(self) -> UnitNow:
         return await in_spare_thread(lambda: self._systemd.show(self.unit), LOOK_DEADLINE_S + _SLACK_S)
 
@@ -135,9 +136,8 @@ class SystemdSupervisor:
         """The run of a unit that is active. LaunchError when its first process has ended meanwhile."""
         root = self._look(unit.main_pid) if unit.main_pid else None
         if root is None or root.dead:
-            words = self._log.last_words()
-            ended_at_once = f"{self.unit}: process {unit.main_pid} ended at once"
-            raise LaunchError(ended_at_once + (words and f": {words}"))
+            words = self._log.last_words() or f"look at journalctl -u {self.unit}"
+            raise LaunchError(f"{self.unit}: process {unit.main_pid} ended at once: {words}")
         seen = {"pid": root.pid, "start_ticks": root.start_ticks, "invocation_id": unit.invocation_id}
         record = record.model_copy(update=seen)
         tree = ProcessTree(root.key, known=record.members)
