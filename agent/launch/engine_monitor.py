@@ -120,6 +120,10 @@ class EngineMonitor:
         self.report = CanaryReport(verdict, moment, latency_s, words)
         return self.report
 
+    def witness(self, words: str) -> None:
+        """Take an answered request of the agent's own for a canary; none is sent beside those."""
+        self.report = CanaryReport(CanaryVerdict.MOVING, self._clock.mono_s(), 0.0, words)
+
     async def complete(self, request: CompletionRequest, deadline_s: float) -> Completion:
         """A completion for the agent itself. Raises SourceError."""
         with self._own.request():

@@ -93,6 +93,7 @@ class SoakRun:
                 raise LaunchError(f"soak: a request failed: {cause}") from cause
             if fault := fault_of(completion):
                 raise LaunchError(f"soak: a request failed: {fault}")
+            self._monitor.witness("requests of the soak are answered")
             self._load.ended.append((self._clock.mono_s(), completion.completion_tokens or 0))
 
     async def _look_on(self, started_s: float) -> None:

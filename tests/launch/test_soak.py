@@ -109,6 +109,8 @@ class FakeMonitor:
     each: Callable[[], None] = lambda: None
     asked: list[CompletionRequest] = field(default_factory=list)
     canaries: int = 0
+    #: When a request was taken for a canary.
+    witnessed: list[float] = field(default_factory=list)
     verdict: CanaryVerdict = CanaryVerdict.OK
     hangs: bool = False
 
@@ -130,6 +132,9 @@ class FakeMonitor:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def witness(self, words: str) -> None:
+        self.witnessed.append(self.node.clock.now_s)
 
     async def canary(self) -> CanaryReport:
         self.canaries += 1
@@ -181,6 +186,7 @@ def test_a_soak_that_passes_is_kept_and_not_repeated(stage: Stage) -> None:
     (result,) = stage.soak()
     assert result.passed and result.seconds >= 60 and result.tokens == 64 * result.completions > 0
     assert stage.monitor.canaries == 1  # the one from before the soak is old by now
+    assert len(stage.monitor.witnessed) == result.completions  # meanwhile engine.health rests on the answers
     assert {len(request.prompt) for request in stage.monitor.asked} == {256}
     assert len({request.prompt for request in stage.monitor.asked}) == len(stage.monitor.asked)
     assert stage.monitor.asked[0].body()["ignore_eos"] is True
@@ -226,6 +232,7 @@ def test_an_engine_that_fails_under_load_has_failed(stage: Stage, answer: Any, e
     with pytest.raises(LaunchError, match=error):
         stage.soak()
     assert not list(stage.folder.glob("*.soaked"))
+    assert len(stage.monitor.witnessed) < len(stage.monitor.asked)
 
 
 @pytest.mark.parametrize("verdict", [CanaryVerdict.DEAD, CanaryVerdict.WRONG])

@@ -109,6 +109,18 @@ def test_a_freeze_is_found_a_period_and_a_deadline_after_the_last_token() -> Non
     assert report.ended_mono_s <= frozen + 20
 
 
+def test_a_request_of_the_agents_own_stands_for_a_canary_and_ages_like_one() -> None:
+    monitor, _, clock = monitored()
+    asyncio.run(monitor.canary())
+    clock.now_s += 60
+    monitor.witness("requests of the soak are answered")
+    answered_s = clock.now_s
+    clock.now_s += 5
+    report = monitor.report
+    assert report is not None and report.verdict is CanaryVerdict.MOVING
+    assert report.ended_mono_s == answered_s and report.reason == "requests of the soak are answered"
+
+
 def test_a_failed_canary_is_repeated_although_tokens_move() -> None:
     monitor, client, clock = monitored()
     client.answers = [Completion(200, "", "abort", 0)]
