@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 
 MAX_CHARS = 200
+#: More of a line is not looked at: it may be a prompt, and the patterns below are slow on long words.
+_LOOKED_AT_CHARS = 600
 #: So many last lines are asked for a word about an error; the cause behind one may stand further up.
 NEAR_LINES = 60
 #: Who says this only passes on that another process has failed.
@@ -18,7 +20,7 @@ _POINTER = re.compile(r"root cause|(?:stack ?trace|error message|log)s? above", 
 _PROCESS = re.compile(r"^\([\w.-]+ pid=\d+\) ?")
 _LEVEL = re.compile(r"^[A-Z]+ \S+ \S+ \[[^\]]+\] ?")
 #: The last line of a traceback: the exception's class and, as a rule, its text.
-_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\w*(?::|$)")
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*\w{0,60}(?:Error|Exception)\w{0,30}(?::|$)")
 #: An exception whose text is in the lines below: none beside it, or pydantic's count.
 _GOES_ON = re.compile(r"(?:Error|Exception)\w*:?$|\d+ validation errors? for \S+$")
 
@@ -29,7 +31,7 @@ def last_words(lines: Sequence[str]) -> str:
     The last of the newest lines that names an error; where that one points to another, the last exception
     above it that does not; without any, the last line.
     """
-    kept = [line.rstrip() for line in lines if line.strip()]
+    kept = [line[:_LOOKED_AT_CHARS].rstrip() for line in lines if line.strip()]
     near = [line for line in kept[-NEAR_LINES:] if "error" in line.lower()]
     chosen = near[-1] if near else kept[-1] if kept else ""
     if _POINTER.search(chosen):

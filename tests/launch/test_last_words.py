@@ -47,6 +47,7 @@ def test_a_real_vllm_names_its_cause(name: str, said: str) -> None:
         (["(A pid=1) pydantic_core.ValidationError: 1 validation error for X",
           "(A pid=1)   Value error, no such file", "(A pid=1) INFO bye", POINTER],
          "(A pid=1) pydantic_core.ValidationError: 1 validation error for X Value error, no such file"),
+        (["ERROR 11-30 15:44:58 [core.py:1] Exception: it is broken", POINTER], "Exception: it is broken"),
         # Nobody says why: the pointer is all there is.
         (["(A pid=1) WARNING error limit", POINTER], POINTER),
         # An error that points nowhere is the last word, whatever stands above it.
@@ -61,6 +62,11 @@ def test_a_pointer_is_followed(lines: list[str], said: str) -> None:
 def test_the_cause_may_stand_far_above() -> None:
     frames = [f'(APIServer pid=1)   File "{number}"' for number in range(500)]
     assert last_words([CAUSE, *frames, POINTER]).startswith("(Worker_TP1 pid=2) torch.OutOfMemoryError")
+
+
+def test_a_line_without_end_is_no_trouble() -> None:
+    """Patterns that try every word of it would not be through in a day."""
+    assert last_words(["A" + "Error" * 200_000 + "!", POINTER]) == POINTER
 
 
 def test_the_engine_before_is_not_heard(tmp_path: Path) -> None:
