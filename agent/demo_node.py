@@ -65,7 +65,7 @@ def demo_profile(folder: Path, node_dir: Path = NODE_DIR) -> LoadedProfile:
     for engine in engines.values():
         engine |= {"port": next(ports), "agent_check_port": next(ports), "stop_deadline_s": 5}
         engine["launch"] = {**engine["launch"], "command": ENGINE_COMMAND}
-        engine["canary"] = {"period_s": 1, "deadline_s": 1, "restart_after": 30}
+        engine["canary"] = {"period_s": 1, "deadline_s": 3, "restart_after": 30}
         engine["gate"] = {"drain_grace_s": 1}
     values["checks"] = {**values.get("checks", {}), **IMPATIENT, **OUT_OF_SIGHT}
     values["limits"] = {**values.get("limits", {}), **IMPATIENT_LIMITS}

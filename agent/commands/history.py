@@ -11,6 +11,7 @@ import typer
 from agent.commands import DEFAULT_RUN_DIR, RunDirOption, parse_duration
 from agent.commands.status import TELLING, JsonOption, clock_time
 from agent.explain_lines import explanation, flags
+from agent.launch.last_words import last_words, points_elsewhere
 from agent.rows import merge, subjects
 
 if TYPE_CHECKING:
@@ -116,12 +117,14 @@ def _change(entry: Mapping[str, Any]) -> str:
 
 
 def _last_words(entry: Mapping[str, Any]) -> str:
-    """Why an engine crashed, and its last line that names an error, else its last; the journal has more."""
+    """Why an engine crashed, and its last words where they are not in that; the journal has more."""
     lines = [line for line in str(entry["trace"]).splitlines() if line.strip()]
     if not lines:
         return f"{entry['summary']}; it wrote nothing"
-    telling = ([line for line in lines if "error" in line.lower()] or lines)[-1].strip()
-    return f"{entry['summary']}; its last words: {telling[:WORDS_CHARS]} (--json has {len(lines)} lines)"
+    telling = last_words(lines)
+    told = telling in entry["summary"] or points_elsewhere(telling)
+    said = "" if told else f"; its last words: {telling[:WORDS_CHARS]}"
+    return f"{entry['summary']}{said} (--json has {len(lines)} lines)"
 
 
 def _of(entry: Mapping[str, Any]) -> str:

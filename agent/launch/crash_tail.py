@@ -14,8 +14,8 @@ OnCrash = Callable[[str, str, Sequence[str]], None]
 
 
 def crash_tail(log: EngineLog) -> tuple[str, ...]:
-    """The last lines without secrets, long ones cut: at most 16 kB of characters."""
-    lines = log.tail(LINES)
+    """Its own last lines without secrets, long ones cut: at most 16 kB of characters."""
+    lines = log.own(LINES)
     return tuple(line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 3] + "..." for line in lines)
 
 

@@ -8,7 +8,8 @@ between the two are lost.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from agent.launch.last_words import NEAR_LINES, last_words
@@ -18,6 +19,8 @@ TAIL_BYTES = 256 * 1024
 _BLOCK_BYTES = 1024 * 1024
 #: Shorter values would blot out ordinary words.
 MIN_SECRET_CHARS = 4
+_MASKED = re.compile("\0+")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 class EngineLog:
@@ -54,7 +57,6 @@ class EngineLog:
         finally:
             # Even when the copy failed (disk full) the file must not grow on.
             self._truncate_if_long()
-        self._begun_at = None if self._begun_at is None else 0  # what is left is this engine's
         return True
 
     def _keep_end(self, size: int) -> None:
@@ -69,6 +71,7 @@ class EngineLog:
     def _truncate_if_long(self) -> None:
         if self.path.exists() and self.path.stat().st_size > self.max_bytes:
             os.truncate(self.path, 0)
+            self._begun_at = 0  # what comes now is said by the engine that runs
 
     def begin(self) -> None:
         """An engine is about to start: what stands here already was said by others."""
@@ -81,6 +84,10 @@ class EngineLog:
         """The last lines, control characters and secrets taken out."""
         return self._shown(0)[-lines:] if lines > 0 else []
 
+    def own(self, lines: int) -> list[str]:
+        """The same of this engine alone, where it is known when that began."""
+        return self._shown(self._begun_at or 0)[-lines:]
+
     def last_words(self) -> str:
         """The line that most likely says why the engine ended (last_words.py)."""
         if self._begun_at is None:  # found running: where its words begin is not known
@@ -89,18 +96,32 @@ class EngineLog:
 
     def _shown(self, since: int) -> list[str]:
         """The lines since that byte, as far as they are among the last TAIL_BYTES."""
+        secrets = [secret.encode() for secret in self.secrets]
         # Read from further back, so that no secret is cut in two and shown by half.
-        margin = max((len(secret.encode()) for secret in self.secrets), default=0)
+        margin = max((len(secret) for secret in secrets), default=0)
         try:
             with self.path.open("rb") as file:
                 size = self.path.stat().st_size
                 first = max(size - TAIL_BYTES, since if since <= size else 0, 0)
                 start = max(0, first - margin)
                 file.seek(start)
-                text = file.read(TAIL_BYTES + margin).decode("utf-8", "replace")
+                data = _masked(file.read(TAIL_BYTES + margin), secrets)[first - start :]
         except OSError:  # not started yet, or removed by hand: there is nothing to show
             return []
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        lines = text[first - start :].splitlines()
-        return ["".join(c if c.isprintable() or c == "\t" else " " for c in line) for line in lines]
+        text = _COLOUR.sub("", _MASKED.sub("***", data.decode("utf-8", "replace")))
+        return [
+            "".join(c if c.isprintable() or c == "\t" else " " for c in line) for line in text.splitlines()
+        ]
+
+
+def _masked(data: bytes, secrets: Sequence[bytes]) -> bytes:
+    """NULs for each secret, also for one whose end is not written yet or whose beginning is cut off."""
+    data = data.replace(b"\0", b" ")
+    for secret in secrets:
+        data = data.replace(secret, bytes(len(secret)))
+        for known in range(len(secret) - 1, MIN_SECRET_CHARS - 1, -1):
+            if data.endswith(secret[:known]):
+                data = data[:-known] + bytes(known)
+            if data.startswith(secret[-known:]):
+                data = bytes(known) + data[known:]
+    return data

@@ -121,8 +121,14 @@ class EngineMonitor:
         return self.report
 
     def witness(self, words: str) -> None:
-        """Take an answered request of the agent's own for a canary; none is sent beside those."""
-        self.report = CanaryReport(CanaryVerdict.MOVING, self._clock.mono_s(), 0.0, words)
+        """Take an answered request of the agent's own for a canary; none is sent beside those.
+
+        One whose text looked like garbage goes on to be told: nobody has looked at these texts so closely.
+        """
+        verdict, latency_s = CanaryVerdict.MOVING, 0.0
+        if self.sent is not None and self.sent.verdict is CanaryVerdict.ODD:
+            verdict, latency_s, words = self.sent.verdict, self.sent.latency_s, self.sent.reason
+        self.report = CanaryReport(verdict, self._clock.mono_s(), latency_s, words)
 
     async def complete(self, request: CompletionRequest, deadline_s: float) -> Completion:
         """A completion for the agent itself. Raises SourceError."""

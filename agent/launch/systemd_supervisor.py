@@ -160,13 +160,13 @@ class SystemdSupervisor:
         record = proof(unit, self._file.load(), receipt, self._engine, self._clock.boot_id())
         if record is None or record.stopping or record.launch_hash != plan.launch_hash():
             return None
+        self._log.hide(plan.hidden)
         try:
             run = self._run_of(unit, record, adopted=True)
             self._file.save(run.record or record)
         except LaunchError as cause:
             logger.warning("engine %s is not taken over: %s", self._engine, cause)
             return None
-        self._log.hide(plan.hidden)
         return run
 
     async def _ask_state(self) -> UnitNow:

@@ -203,6 +203,7 @@ def test_a_client_that_reads_slowly_is_dropped(served: Served, monkeypatch: pyte
             while time.monotonic() < end_s:
                 peer.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n" * 100)
             raise AssertionError("never dropped")
+    monkeypatch.undo()
     assert answers_ready(served)
 
 

@@ -25,7 +25,7 @@ steps:
   - at_s: 0.5
     say: an NVLink of gpu5 drops
     set: {nvml.gpus.5.nvlink.states.7: false, nvml.gpus.5.nvlink.speeds_mb_s.7: 0}
-  - at_s: 6
+  - at_s: 12
     say: it is back
     reset: [nvml.gpus.5.nvlink]
 """

@@ -31,9 +31,9 @@ def test_without_a_file_there_is_nothing_to_show(tmp_path: Path) -> None:
 
 def test_secrets_and_control_characters_are_not_shown(tmp_path: Path) -> None:
     log = EngineLog(tmp_path / "a.log")
-    log.path.write_text("token is s3cr3t!\n\x1b[31mred\x07\ttext\n")
+    log.path.write_text("token is s3cr3t!\n\x1b[31mred\x1b[0m\x07\ttext\n")
     log.hide(["s3cr3t!", "is"])  # a value of two characters would blot out words
-    assert log.tail(10) == ["token is ***", " [31mred \ttext"]
+    assert log.tail(10) == ["token is ***", "red \ttext"]
     assert log.tail(0) == []
 
 

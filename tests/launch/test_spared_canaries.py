@@ -121,6 +121,16 @@ def test_a_request_of_the_agents_own_stands_for_a_canary_and_ages_like_one() -> 
     assert report.ended_mono_s == answered_s and report.reason == "requests of the soak are answered"
 
 
+def test_a_canary_that_looked_like_garbage_is_not_forgotten_beside_such_requests() -> None:
+    monitor, client, clock = monitored()
+    client.answers = [Completion(200, "!!!!", "length", 4)]
+    assert asyncio.run(monitor.canary()).verdict is CanaryVerdict.ODD
+    clock.now_s += 3
+    monitor.witness("requests of the soak are answered")
+    assert monitor.report is not None and monitor.report.verdict is CanaryVerdict.ODD
+    assert monitor.report.ended_mono_s == clock.now_s
+
+
 def test_a_failed_canary_is_repeated_although_tokens_move() -> None:
     monitor, client, clock = monitored()
     client.answers = [Completion(200, "", "abort", 0)]

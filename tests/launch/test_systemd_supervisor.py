@@ -67,13 +67,15 @@ class Bench:
         self.record = RunFile(folder / "state" / f"engine-{NAME}.json")
         self.systemd = FakeSystemd(folder, self.plan_file.path)
 
+        self.log = EngineLog(folder / "log" / "a.log")
+
     def agent(self) -> SystemdSupervisor:
         return SystemdSupervisor(
             NAME,
             systemd=self.systemd,
             state_dir=self.folder / "state",
             run_dir=self.folder / "run",
-            log=EngineLog(self.folder / "log" / "a.log"),
+            log=self.log,
             groups=self.systemd.groups,
             look=self.systemd.look,
         )
@@ -110,6 +112,16 @@ def test_start_watch_and_stop(bench: Bench) -> None:
         assert await agent.stop(run, 1.0) == ()
         assert bench.systemd.said[1:] == ["signal 15 to python"]  # the first process alone, no stop job
         assert not bench.plan_file.path.exists() and bench.record.load() is None
+
+    go(scenario())
+
+
+def test_what_the_engine_before_has_said_is_not_its_last_words(bench: Bench) -> None:
+    async def scenario() -> None:
+        bench.log.path.parent.mkdir()
+        bench.log.path.write_text("RuntimeError: of the one before\n")
+        await bench.agent().start(plan())
+        assert bench.log.last_words() == "" and bench.log.own(10) == [] != bench.log.tail(10)
 
     go(scenario())
 

@@ -98,7 +98,16 @@ class Tab:
 
     def ask(self, expression: str) -> Any:
         """The value of an expression; works with the page's own script off, too."""
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        end_s = time.monotonic() + ANSWERS_WITHIN_S
+        while True:
+            try:
+                answer = self.send(
+                    "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+                )
+                break
+            except AssertionError as cause:  # a page without script loads itself again now and then
+                if "navigated or closed" not in str(cause) or time.monotonic() > end_s:
+                    raise
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from nspawn_root import PREMADE, binds, nspawn_root
 
 LIFE = Path(__file__).with_name("nspawn_life.py")
-BOOT_WITHIN_S = 90.0
+BOOT_WITHIN_S = 240.0
 RUN_WITHIN_S = 60.0
 END_WITHIN_S = 20.0
 #: The networks that every host is on: name of the link inside, and the first three numbers of its addresses.
