@@ -20,7 +20,7 @@ from redfish_server import Certificates, make_certificates
 from repo_files import ROOT
 from standin_seed import FIRST_FIRMWARE, HOME, PSID, make_common, make_own, nic_image
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]
 
 NEW = "28.43.2566"
 PLAY = """
@@ -76,7 +76,7 @@ class Site:
         given = {"nodegate_bmc_patience_s": 30, **variables}
         done = subprocess.run(
             ["ansible-playbook", "-i", "hosts.yml", "play.yml", "-e", json.dumps(given), *arguments],
-            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=200,
+            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=400,
         )  # fmt: skip
         printed = done.stdout + done.stderr
         assert PASSWORD not in printed

@@ -13,7 +13,8 @@ from agent.bmc_profile import Bmc
 from agent.provision.firmware_run import Options, Outcome, run
 from agent.provision.redfish_writer import RedfishWriter
 
-pytestmark = pytest.mark.root
+# The first user of sushy makes its environment, others wait for it.
+pytestmark = [pytest.mark.root, pytest.mark.timeout(700)]
 
 DATA = b"an image that sushy never fetches"
 

@@ -17,7 +17,7 @@ import pytest
 from frontend_kit import play
 from ports import free_port
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.timeout(400)]
 
 
 def recap(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
@@ -135,7 +135,7 @@ def answer(port: int) -> str:
         connection.close()
 
 
-def until(port: int, wanted: set[str], within_s: float = 20.0) -> None:
+def until(port: int, wanted: set[str], within_s: float = 60.0) -> None:
     """Wait until the last eight answers come from just these."""
     end, seen = time.monotonic() + within_s, set[str]()
     while time.monotonic() < end:

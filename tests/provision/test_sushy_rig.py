@@ -9,7 +9,8 @@ import httpx
 import pytest
 from sushy_rig import sushy_bmc
 
-pytestmark = pytest.mark.root
+# The first user of sushy makes its environment, others wait for it.
+pytestmark = [pytest.mark.root, pytest.mark.timeout(700)]
 
 
 def test_what_sushy_shows_and_what_it_does_not(tmp_path: Path) -> None:

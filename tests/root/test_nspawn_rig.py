@@ -31,9 +31,9 @@ def _alive(mark: str) -> list[str]:
 
 
 def _mounts() -> set[str]:
-    """What this machine mounts, less the named network namespaces of the tests beside this one."""
+    """What this machine mounts, less namespaces and mounts of the tests beside this one."""
     lines = Path("/proc/self/mounts").read_text().splitlines()
-    return {line for line in lines if not line.startswith("nsfs /run/netns/ng-")}
+    return {line for line in lines if "/run/netns" not in line and "/pytest-of-" not in line}
 
 
 def _links() -> set[str]:
@@ -73,7 +73,7 @@ def test_two_hosts_from_boot_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
         assert two.run(["test", "-e", "/etc/kept"]).returncode == 1
         folder = one.console.parent
     assert not folder.exists()
-    assert not list(Path("/sys/fs/cgroup").glob(f"*/nodegate-test-{os.getpid()}-*"))
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/nodegate-test-{os.getpid()}-[ot]*-*"))
     assert _alive(mark) == []
     assert _mounts() - mounts == set()
     assert _links() - links == set()

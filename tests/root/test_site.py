@@ -11,8 +11,8 @@ import json
 import os
 import re
 import signal
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
@@ -22,7 +22,7 @@ from nspawn_rig import Host, wait_for
 from process_watch import ProcessWatch
 from site_kit import Site, site_of
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(3600)]
 NAMES = tuple(f"n{number}" for number in range(1, 9))
 API_PORT = 9470
 PHASES = ("bios", "firmware", "kernel", "gpu", "nic", "pins", "nccl_topology", "engine", "agent", "verify")
@@ -57,7 +57,7 @@ def test_bringup_tells_each_phase_and_every_node_serves(town: Town) -> None:
     run = town.fleet.begin()
     said = read_until(run, r"^n1: bios: ")
     assert run.poll() is None, "progress comes while it runs"
-    said = town.fleet.finish(run, said, within_s=1200)
+    said = town.fleet.finish(run, said, within_s=3000)
     assert run.returncode == 0, said[-6000:]
     for name in NAMES:
         for phase in PHASES:
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_it_soon_and_leaves_nothing(town: Town) -> None:
     def left() -> list[bytes]:
         return [one for one in town.watch.now() if mine in one and b"ansible" in one]
 
-    wait_for("Ansible's end", lambda: not left(), 10)
+    wait_for("Ansible's end", lambda: not left(), 60)
     assert not [*town.fleet.temporary.glob("nodegate-fleet-*")]
     folder = os.open(town.site.inventory, os.O_RDONLY)
     try:
@@ -140,11 +140,8 @@ def test_ansible_alone_says_no_secret_even_with_its_loudest_voice(town: Town) ->
 def test_all_of_it_outlives_a_reboot(town: Town) -> None:
     """The network namespaces are made anew, volatile settings are lost, and nobody runs a role."""
     hosts = [town.site.rig[name] for name in NAMES]
-    threads = [threading.Thread(target=host.reboot) for host in hosts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        list(pool.map(lambda host: host.reboot(), hosts))
     for host in hosts:
         wait_for(f"{host.name} to serve", lambda host=host: serves(host), 180)
     run = town.site.play("verify.yml").must()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import secrets
+import signal
 import subprocess
+import threading
 from pathlib import Path
 
 from nspawn_rig import Host
@@ -98,8 +102,20 @@ class Fleet:
         )
 
     def finish(self, process: subprocess.Popen[str], before: str = "", within_s: float = 300.0) -> str:
-        """All that it says, to its end."""
-        self.said.append(before + process.communicate(timeout=within_s)[0])
+        """All that it says, to its end; it is killed when that takes too long, and so are its Ansibles."""
+        assert process.stdout is not None
+
+        def end() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        too_late = threading.Timer(within_s, end)
+        too_late.start()
+        try:  # not communicate(): what read_until() has left in the buffer would be lost
+            self.said.append(before + process.stdout.read())
+            process.wait()
+        finally:
+            too_late.cancel()
         return self.said[-1]
 
 

@@ -39,5 +39,5 @@ def play(
         env=env,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=180,
     )

@@ -21,8 +21,8 @@ from typing import Any
 
 #: What `systemd-nspawn --keep-unit` exits with when the system inside asks for a reboot.
 REBOOT = 133
-ANCHOR_WITHIN_S = 10
-GROUP_WITHIN_S = 10
+ANCHOR_WITHIN_S = 60
+GROUP_WITHIN_S = 60
 
 
 def command(*words: str) -> None:

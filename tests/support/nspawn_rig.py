@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +116,7 @@ class Host:
         self._folder.mkdir()
         life = {
             "name": self.name,
-            "group": f"{os.getpid()}-{self.name}",
+            "group": f"{os.getpid()}-{self.name}-{uuid.uuid4().hex[:8]}",
             "root": str(nspawn_root()),
             "folder": str(self._folder),
             "seeds": [str(seed) for seed in self._making.seeds],
@@ -203,6 +204,7 @@ class Host:
 
     def journal(self, unit: str, *more: str) -> str:
         """Messages of one unit and about it."""
+        self.must(["journalctl", "--sync"])  # what a unit has just said may still be on its way
         return self.must(["journalctl", "--no-pager", "-o", "cat", "-u", unit, *more])
 
     def reboot(self) -> float:
@@ -211,6 +213,14 @@ class Host:
         self.run(["systemctl", "reboot"])
         self.wait_booted(other_than=before)
         return time.monotonic() - began_s
+
+    def reset(self) -> None:
+        """Reboot as by a BMC: at once, and nobody waits here until it is started again."""
+        before = self.leader
+        while self.leader == before:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.run(["systemctl", "reboot", "--force"], 10)
+            time.sleep(0.1)
 
     def connect(self, port: int, address: str = "127.0.0.1", timeout: float = 10.0) -> socket.socket:
         """A TCP connection from within the host, for this process: a socket stays in its network. OSError."""

@@ -103,7 +103,8 @@ class Site:
             for mark in (self.folder / "resets").iterdir():
                 if "." not in mark.name:
                     mark.unlink()
-                    threads.append(threading.Thread(target=self.rig[mark.name].reboot))
+                    # Whoever ordered it waits until the host is back.
+                    threads.append(threading.Thread(target=self.rig[mark.name].reset))
                     threads[-1].start()
         for thread in threads:
             thread.join(60)
@@ -118,7 +119,7 @@ class Site:
             "nodegate_bmc_patience_s": 20,
             "accept_pins": True,
             "verify_wait_s": 90,
-            "reboot_timeout_s": 120,
+            "reboot_timeout_s": 600,
         }
         self.rig.write_inventory(everywhere=everywhere)
         tree = yaml.safe_load(PROFILE.read_text())
@@ -148,7 +149,7 @@ class Site:
                 "versions": versions,
                 "activation": activation,
                 **file,
-                "back_within_s": 30.0,
+                "back_within_s": 300.0,
             }
         return found
 
@@ -179,7 +180,7 @@ class Site:
         path.write_text(yaml.safe_dump(dict(tree), sort_keys=False))
         return path
 
-    def play(self, playbook: str, *words: str, timeout: float = 300.0) -> Run:
+    def play(self, playbook: str, *words: str, timeout: float = 900.0) -> Run:
         """Run one of the project's playbooks over the site."""
         key = ("--vault-password-file", str(self.folder / "vault-key"), "-e", BATCHES)
         return self.rig.ansible(
@@ -199,7 +200,7 @@ class Site:
         for process in self._bmcs:
             process.terminate()
         for process in self._bmcs:
-            process.wait(10)
+            process.wait(60)
             assert process.stdout is not None
             process.stdout.close()
         if self._resets.ident is not None:
