@@ -26,7 +26,8 @@ from enforce_net import (
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(400)]
 TIMEOUT_S, PERIOD_S = 6.0, 0.1
-#: What a busy machine may add to a time of the kernel's or the helper's; less than permission lasts, whose end closes too.
+#: What a busy machine may add to a time of the kernel's or the helper's. Less than a permission lasts,
+#: for its end closes, too.
 SLACK_S = 4.0
 OTHER_TABLE = "table inet somebody_elses"
 
