@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 #: How the subject of a crashed engine begins in the journal.
 CRASHED = "engine:"
-WORDS_CHARS = 200
 PART_NAMES = "name its place (gpu3), a GPU's UUID, a NIC's serial number, or how that begins"
 #: As far back as the daemon takes it: longer than any journal is.
 ALWAYS_S = 1e9
@@ -123,7 +122,7 @@ def _last_words(entry: Mapping[str, Any]) -> str:
         return f"{entry['summary']}; it wrote nothing"
     telling = last_words(lines)
     told = telling in entry["summary"] or points_elsewhere(telling)
-    said = "" if told else f"; its last words: {telling[:WORDS_CHARS]}"
+    said = "" if told else f"; its last words: {telling}"
     return f"{entry['summary']}{said} (--json has {len(lines)} lines)"
 
 

@@ -86,7 +86,7 @@ class EngineLog:
 
     def own(self, lines: int) -> list[str]:
         """The same of this engine alone, where it is known when that began."""
-        return self._shown(self._begun_at or 0)[-lines:]
+        return self._shown(self._begun_at or 0)[-lines:] if lines > 0 else []
 
     def last_words(self) -> str:
         """The line that most likely says why the engine ended (last_words.py)."""

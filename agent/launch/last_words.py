@@ -25,8 +25,8 @@ _POINTER = re.compile(
 )
 #: Lines with the word that say nothing: native frames, CUDA's advice, a heading of NCCL's.
 _BESIDE = re.compile(r"^frame #\d+|^CUDA kernel errors might|^Last error:|^Traceback \(most|^\[W")
-_QUIET = re.compile(r"^(?:DEBUG|INFO|WARNING) \d")
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+#: vLLM's own words, and uvicorn's, which log answers with 500.
+_QUIET = re.compile(r"^(?:DEBUG|INFO|WARNING)(?: \d|:)")
 #: What vLLM, Ray and torch write in front: the process; a line of logging has level, time and source, too.
 _PROCESS = re.compile(r"^(?:\([\w.-]+(?: [\w.=-]+)? pid=\d+(?:, ip=[\w.:]+)?\) ?)+|^\[rank\d+\]: ?")
 _LEVEL = re.compile(r"^[A-Z]+ \S+ \S+ \[[^\]]+\] ?")
@@ -45,7 +45,7 @@ def last_words(lines: Sequence[str]) -> str:
     The last of the newest lines that names an error; where that one points to another, the last exception
     above it that does not; without any, the last line.
     """
-    kept = list(_without_ignored([line for line in map(_plain, lines) if line]))
+    kept = list(_without_ignored([line[:_LOOKED_AT_CHARS].rstrip() for line in lines if line.strip()]))
     near = [at for at in range(max(0, len(kept) - NEAR_LINES), len(kept)) if _names_error(kept[at])]
     chosen = _whole(kept, near[-1]) if near else kept[-1] if kept else ""
     if near and points_elsewhere(kept[near[-1]]):
@@ -57,11 +57,6 @@ def last_words(lines: Sequence[str]) -> str:
 def points_elsewhere(line: str) -> bool:
     """Whether a line only passes on that another process has failed."""
     return _POINTER.search(_split(line)[1]) is not None
-
-
-def _plain(line: str) -> str:
-    """As it reads without colours."""
-    return _COLOUR.sub("", line[:_LOOKED_AT_CHARS]).rstrip()
 
 
 def _names_error(line: str) -> bool:

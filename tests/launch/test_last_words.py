@@ -63,7 +63,7 @@ OOM = "(Worker_TP1 pid=2) torch.OutOfMemoryError: no memory"
         (["(EngineCore pid=3) (RayWorkerWrapper pid=144, ip=172.18.0.2) ValueError: a", POINTER],
          "(EngineCore pid=3) (RayWorkerWrapper pid=144, ip=172.18.0.2) ValueError: a"),
         (["[rank3]: ValueError: a", POINTER], "[rank3]: ValueError: a"),
-        (["\x1b[1;36m(A pid=1)\x1b[0;0m \x1b[31mERROR\x1b[0m 11-30 15:44:58 [x.py:1] ValueError: a", POINTER],
+        (["(A pid=1) ValueError: a", "(A pid=1) INFO:     [::1]:1 - \"POST /x\" 500 Internal Server Error"],
          "(A pid=1) ValueError: a"),
         (["(A pid=1) triton.runtime.errors.OutOfResources: out of shared memory", POINTER],
          "(A pid=1) triton.runtime.errors.OutOfResources: out of shared memory"),
@@ -134,6 +134,14 @@ def test_the_file_is_cut_while_the_engine_runs(tmp_path: Path) -> None:
     assert log.bound()
     log.path.write_text(f"{CAUSE}\n" + "z\n" * 900 + f"{POINTER}\n")
     assert log.last_words().startswith("(Worker_TP1 pid=2)")
+
+
+def test_colours_hide_nothing(tmp_path: Path) -> None:
+    log = EngineLog(tmp_path / "a.log")
+    coloured = CAUSE.replace("(Worker_TP1 pid=2)", "\x1b[1;36m(Worker_TP1 pid=2)\x1b[0;0m")
+    log.path.write_text(coloured.replace("ERROR", "\x1b[31mERROR\x1b[0m") + f"\n{POINTER}\n")
+    assert log.last_words() == OOM
+    assert log.own(0) == log.tail(0) == []
 
 
 def test_an_engine_found_running_is_asked_for_its_newest_lines_alone(tmp_path: Path) -> None:
