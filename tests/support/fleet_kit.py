@@ -103,7 +103,6 @@ class Fleet:
 
     def finish(self, process: subprocess.Popen[str], before: str = "", within_s: float = 300.0) -> str:
         """All that it says, to its end; it is killed when that takes too long, and so are its Ansibles."""
-        assert process.stdout is not None
 
         def end() -> None:
             with contextlib.suppress(ProcessLookupError):
@@ -111,9 +110,10 @@ class Fleet:
 
         too_late = threading.Timer(within_s, end)
         too_late.start()
-        try:  # not communicate(): what read_until() has left in the buffer would be lost
-            self.said.append(before + process.stdout.read())
-            process.wait()
+        try:
+            with process:  # not communicate(): what read_until() has left in the buffer would be lost
+                assert process.stdout is not None
+                self.said.append(before + process.stdout.read())
         finally:
             too_late.cancel()
         return self.said[-1]
