@@ -100,7 +100,7 @@ def test_a_lost_gpu_closes_its_engines_gate_at_once_and_no_other(rig: DaemonRig)
     inner = run_inner(rig, act, GPU6_LOST)
     closed_s = next(at for at, engine, state in inner.states if (engine, state) == ("kimi", "quarantined"))
     # 0.2 s on a quiet machine (tests/e2e measures that); here others run too.
-    assert 0 <= closed_s - events[0] < 20.0
+    assert 0 <= closed_s - events[0] < 2.0
     assert not [state for _, engine, state in inner.states if engine == "glm" and state == "failed"]
 
 

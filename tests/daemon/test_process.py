@@ -72,10 +72,10 @@ def test_status_and_history_on_the_command_line(running: DaemonRig) -> None:
 
 def test_drain_and_resume_from_the_command_line(running: DaemonRig) -> None:
     drained = cli(running, "gate", "drain", "glm", "--reason", "switch work")
-    # The answer follows the hold's way to the disk, and a short drain may be over by then.
-    said = re.fullmatch(r"glm: (?:draining|stopped)\n(.*)\n", drained.stdout)
-    assert drained.returncode == 0 and said is not None, drained
-    assert said[1] == f"reopen with: nodegate gate resume glm --reason TEXT --run-dir {running.run_dir}"
+    assert (drained.returncode, drained.stdout) == (
+        0,
+        f"glm: draining\nreopen with: nodegate gate resume glm --reason TEXT --run-dir {running.run_dir}\n",
+    )
     running.wait_state("glm", "stopped")
     assert (running.ready("kimi"), running.ready()) == (True, False)
     assert cli(running, "status").returncode == 1

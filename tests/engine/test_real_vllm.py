@@ -18,10 +18,6 @@ from agent.sources.shared_memory import SHM
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
 
-#: A death is seen at once, long before a canary could tell it; this much a busy machine may add.
-AT_ONCE_S = 5.0
-
-
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmRig]:
     """The daemon, started; not ready yet."""
@@ -122,7 +118,7 @@ def test_the_death_of_any_process_ends_all_and_is_followed_by_a_relaunch(rig: Vl
     loaded = 2 if kind == "EngineCore" else 0
     with rig.in_flight(loaded):
         old, shm = send(rig, kind, signal.SIGKILL)
-        assert rig.wait_code(503, 30) <= AT_ONCE_S
+        assert rig.wait_code(503, 30) <= SLACK_S
         rig.nothing_left(old, shm)
     rig.wait_code(200, START_PATIENCE_S)
     assert rig.pid != pid

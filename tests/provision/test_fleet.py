@@ -166,7 +166,7 @@ def test_ctrl_c_ends_all_of_it_and_a_second_run_is_refused_meanwhile(site: Path)
         ("b", "failed", "second"),
     ]
     assert all(row[5] == "stopped by the operator; run again to go on" for row in rows)
-    _wait(lambda: not _alive(f"nodegate-fleet-nap {nap}") and not _alive(str(site / "")))
+    assert _alive(f"nodegate-fleet-nap {nap}") == [] and _alive(str(site / "")) == []
     assert json.loads((kept(site) / "summary.json").read_text())["exit_code"] == 130
 
 

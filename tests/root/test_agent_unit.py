@@ -170,8 +170,8 @@ def test_reload(service: AgentHost) -> None:
     service.host.must(["systemctl", "reload", UNIT])
     wait_for("the refusal", lambda: "the old one stays in force" in service.show("StatusText"))
     assert "the new profile is refused, the old one stays in force" in service.host.journal(UNIT)
-    wait_for("the old profile and its gate", lambda: service.status().get("profile_hash") == old)
-    wait_for("the gate of before", service.ready)
+    assert service.status()["profile_hash"] == old
+    assert service.ready()
 
     service.write_profile(node_profile(host={"time_sync": False, "disks": ["/"]}))
     service.host.must(["systemctl", "reload", UNIT])

@@ -24,11 +24,10 @@ from enforce_net import (
     EnforceNet,
 )
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(400)]
-TIMEOUT_S, PERIOD_S = 6.0, 0.1
-#: What a busy machine may add to a time of the kernel's or the helper's. Less than a permission lasts,
-#: for its end closes, too.
-SLACK_S = 4.0
+pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+TIMEOUT_S, PERIOD_S = 2.0, 0.1
+#: What a busy machine may add to a time of the kernel's or the helper's.
+SLACK_S = 1.0
 OTHER_TABLE = "table inet somebody_elses"
 
 

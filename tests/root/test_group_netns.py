@@ -82,18 +82,18 @@ def _walk(net: NetnsPair, head: NsRig, follower: NsRig, watch: Watch) -> None:
 
     net.cut("mgmt")
     began = time.monotonic()
-    closed_s = watch.until(503, "management link cut, head closed", 40)
-    assert 12 <= closed_s <= 30
+    closed_s = watch.until(503, "management link cut, head closed", 25)
+    assert 12 <= closed_s <= 18
     wait_until("the ranks have ended", lambda: not head.ranks() and not follower.ranks(), 20)
     time.sleep(max(0.0, began + 20 - time.monotonic()))
     net.heal("mgmt")
     watch.until(200, "management link healed after 20 s, head ready", 60)
 
     follower.kill_rank()
-    watch.until(503, "rank 1 killed, head closed", 30)
+    watch.until(503, "rank 1 killed, head closed", 5)
     watch.until(200, "rank 1 killed, head ready again", 60)
     head.kill_rank()
-    watch.until(503, "rank 0 killed, head closed", 30)
+    watch.until(503, "rank 0 killed, head closed", 5)
     watch.until(200, "rank 0 killed, head ready again", 60)
     _member(follower)
 

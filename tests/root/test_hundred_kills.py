@@ -10,7 +10,6 @@ import http.client
 import os
 import random
 import signal
-import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +28,6 @@ KILLS_OF_A_SERVICE = 10
 CLOSED_AT_MOST_S = 2.0
 LONGEST_LIFE_S = 1.7
 STARTED_WITHIN_S = 20
-#: A gate that is closed so long waits for something that does not come.
-LONGEST_CLOSED_S = 30
 KILLS_WITH_EVERY_CHECK = 6
 KILL_MAIN = ["systemctl", "kill", "--signal=KILL", "--kill-whom=main", UNIT]
 
@@ -43,13 +40,9 @@ def chance() -> random.Random:
     return random.Random(seed)
 
 
-def _short(watch: KillWatch) -> bool:
-    """Whether gates were closed for a short time, longer where this machine has too few processors now.
-
-    One of them may fall into a moment in which it has far more to do than its load average tells.
-    """
-    limit_s = CLOSED_AT_MOST_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    return statistics.median(watch.closed_s()) <= limit_s and max(watch.closed_s()) <= LONGEST_CLOSED_S
+def _closed_at_most_s() -> float:
+    """The limit, longer where this machine has more to do than it has processors for."""
+    return CLOSED_AT_MOST_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _serves(port: int, connection: http.client.HTTPConnection | None = None) -> bool:
@@ -107,7 +100,7 @@ def test_eighty_kills_of_the_process(rig: DaemonRig, chance: random.Random) -> N
     watch.wait_ready()
     print(f"{watch.summary()}; load {os.getloadavg()[0]:.1f}")
     assert len(watch.closed_s()) >= KILLS // 5
-    assert _short(watch), watch.summary()
+    assert max(watch.closed_s()) <= _closed_at_most_s(), watch.summary()
 
 
 def test_kills_with_every_check_of_the_node(tmp_path: Path) -> None:
@@ -130,7 +123,7 @@ def test_kills_with_every_check_of_the_node(tmp_path: Path) -> None:
             rig.start()
             watch.wait_ready()
         print(f"{watch.summary()}; load {os.getloadavg()[0]:.1f}")
-        assert _short(watch), watch.summary()
+        assert max(watch.closed_s()) <= _closed_at_most_s(), watch.summary()
     finally:
         rig.close()
 
@@ -186,7 +179,7 @@ def test_ten_kills_of_the_service(machine: Host, supervision: str, chance: rando
         watch.live(chance.uniform(0.0, LONGEST_LIFE_S))
     watch.wait_ready()
     print(f"supervision: {supervision}: {watch.summary()}; load {os.getloadavg()[0]:.1f}")
-    assert _short(watch), watch.summary()
+    assert max(watch.closed_s()) <= _closed_at_most_s(), watch.summary()
     machine.must(["systemctl", "stop", UNIT])
     end_s = time.monotonic() + 30
     while engines():

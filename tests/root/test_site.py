@@ -111,7 +111,7 @@ def test_ctrl_c_ends_it_soon_and_leaves_nothing(town: Town) -> None:
     def left() -> list[bytes]:
         return [one for one in town.watch.now() if mine in one and b"ansible" in one]
 
-    wait_for("Ansible's end", lambda: not left(), 60)
+    wait_for("Ansible's end", lambda: not left(), 10)
     assert not [*town.fleet.temporary.glob("nodegate-fleet-*")]
     folder = os.open(town.site.inventory, os.O_RDONLY)
     try:

@@ -21,7 +21,7 @@ API_PORT, ENGINE_PORT, CHECK_PORT = 9470, 8000, 9471
 #: A token's time: a request of 12 tokens is inside its engine for a third of a second.
 TOKEN_S = 0.03
 #: Longer than a load balancer needs to see a closed gate and the longest request of the load together.
-DRAIN_GRACE_S = 10.0
+DRAIN_GRACE_S = 6.0
 _PROGRAM = Path(__file__).with_name("cue_daemon.py")
 #: Of every GPU: a power brake, as a rack's supply asserts it (soft).
 _BRAKED = {f"nvml.gpus.{i}.power.event_reasons": 0x80 for i in range(8)}

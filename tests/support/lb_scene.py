@@ -22,8 +22,6 @@ from open_loop import Fate, OpenLoop
 from agent.provision.services import Node
 
 LOOK_S = 0.05
-#: By so much a look may come too late, with ten threads beside it.
-LATE_LOOK_S = 2.0
 PATIENCE_S = 90.0
 #: Several agents and engines start at once.
 START_S = 180.0
@@ -216,7 +214,7 @@ class Scene:
         assert not (planned and lost), told
         # One may still have been ready for a look after the last but one was out.
         outs_s = sorted(self.out_s(node.name) or 0.0 for node in self.failing)
-        early = [fate for fate in refused if fate.end_s < outs_s[-1] - LATE_LOOK_S]
+        early = [fate for fate in refused if fate.end_s < outs_s[-1] - LOOK_S * 4]
         assert not early, f"refused while enough nodes were ready: {early}"
         names = {node.name for node in self.failing}
         assert {one.server for one in sent.values() if one.at_s < self.fault_s} >= names, "no load before"
